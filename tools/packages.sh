@@ -1,0 +1,48 @@
+# System packages that the interop tests use: real Kafka clients in C, Java, Go and JavaScript.
+# Sourced by ./test after environment.sh. A client that stays missing has its tests skipped by name.
+
+java_is_new_enough() {
+    local version
+    version=$(javac -version 2>&1) && version=${version#javac } && ((${version%%.*} >= 17))
+}
+
+go_is_new_enough() {
+    local minor
+    minor=$(go env GOVERSION 2>/dev/null) && minor=${minor#go1.} && ((${minor%%.*} >= 22))
+}
+
+node_is_new_enough() {
+    local version
+    version=$(node --version 2>/dev/null) && version=${version#v} && ((${version%%.*} >= 18))
+}
+
+# Prints the Debian packages whose programs are missing or too old, one a line.
+missing_packages() {
+    command -v kcat >/dev/null || echo kcat
+    java_is_new_enough 2>/dev/null || echo default-jdk-headless
+    command -v mvn >/dev/null || echo maven
+    go_is_new_enough 2>/dev/null || echo golang-go
+    node_is_new_enough 2>/dev/null || echo nodejs
+    command -v npm >/dev/null || echo npm
+}
+
+# Installs what is missing where it may, else says what to run; never stops the tests.
+ensure_packages() {
+    local missing package
+    missing=($(missing_packages))
+    ((${#missing[@]})) || return 0
+    if command -v apt-get >/dev/null && ((EUID == 0)); then
+        say "installing system packages for the interop tests: ${missing[*]}"
+        apt-get update -qq >/dev/null || true
+        # One at a time: a package that this Debian lacks must not keep the others away.
+        for package in "${missing[@]}"; do
+            DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$package" >/dev/null || true
+        done
+        missing=($(missing_packages))
+        ((${#missing[@]})) || return 0
+    fi
+    say "these are missing or too old (JDK 17, Go 1.22 and Node 18 are the oldest that will do): ${missing[*]}"
+    say "their tests are skipped; to have them run:"
+    printf '  Debian:  sudo apt-get install %s\n' "${missing[*]}" >&2
+    printf '  macOS:   brew install kcat openjdk maven go node\n' >&2
+}
