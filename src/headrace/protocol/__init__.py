@@ -1,0 +1,1 @@
+"""The Kafka wire protocol, pure: messages, their codecs, headers, errors and record batches."""

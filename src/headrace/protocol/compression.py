@@ -1,0 +1,136 @@
+"""The codecs of record batches, each with a bound on what it may unpack to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import IntEnum
+from struct import Struct
+from struct import error as StructError
+
+import cramjam
+
+from headrace.protocol.primitives import Buffer
+
+XERIAL_MAGIC = b"\x82SNAPPY\x00"
+"""Opens snappy data framed by the xerial library, as Java clients send it."""
+XERIAL_HEADER = XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
+XERIAL_BLOCK_BYTES = 32 * 1024
+FIRST_GUESS_BYTES_MIN = 64 * 1024
+# What the library says when the room that it was given is used up.
+OUT_OF_ROOM = "failed to write whole buffer"
+
+_block_length = Struct(">i")
+
+
+class Codec(IntEnum):
+    """The lowest three bits of a batch's attributes."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+class CompressionError(ValueError):
+    """The data is not what its codec says, or unpacks to more than the bound."""
+
+
+def compress(codec: int, data: Buffer) -> Buffer:
+    """Pack data in the framing that every Kafka client can read."""
+    match codec:
+        case Codec.NONE:
+            return data
+        case Codec.GZIP:
+            return bytes(cramjam.gzip.compress(data))
+        case Codec.SNAPPY:
+            return _compress_xerial(data)
+        case Codec.LZ4:
+            # Java's reader takes only frames whose blocks stand alone.
+            packer = cramjam.lz4.Compressor(block_linked=False)
+            packer.compress(bytes(data))
+            return bytes(packer.finish())
+        case Codec.ZSTD:
+            return bytes(cramjam.zstd.compress(data, level=3))
+    raise CompressionError(f"compression codec {codec} is not known")
+
+
+def decompress(codec: int, data: Buffer, limit_bytes: int) -> Buffer:
+    """Unpack data, or refuse when it would take more than `limit_bytes`."""
+    match codec:
+        case Codec.NONE:
+            if len(data) > limit_bytes:
+                raise CompressionError(_too_large(limit_bytes))
+            return data
+        case Codec.GZIP:
+            return _decompress_bounded(cramjam.gzip.decompress_into, data, limit_bytes)
+        case Codec.SNAPPY:
+            return _decompress_snappy(data, limit_bytes)
+        case Codec.LZ4:
+            return _decompress_bounded(cramjam.lz4.decompress_into, data, limit_bytes)
+        case Codec.ZSTD:
+            return _decompress_bounded(cramjam.zstd.decompress_into, data, limit_bytes)
+    raise CompressionError(f"compression codec {codec} is not known")
+
+
+def _decompress_bounded(
+    unpack_into: Callable[[Buffer, bytearray], int], data: Buffer, limit_bytes: int
+) -> Buffer:
+    """Unpack into a buffer of a guessed size, and into larger ones up to the bound."""
+    room_bytes = min(limit_bytes, max(FIRST_GUESS_BYTES_MIN, 8 * len(data)))
+    while True:
+        out = bytearray(room_bytes)
+        try:
+            size_bytes = unpack_into(data, out)
+        except cramjam.DecompressionError as error:
+            if OUT_OF_ROOM not in str(error):
+                raise CompressionError(str(error)) from error
+            if room_bytes == limit_bytes:
+                raise CompressionError(_too_large(limit_bytes)) from error
+            room_bytes = min(limit_bytes, 8 * room_bytes)
+        else:
+            return memoryview(out)[:size_bytes]
+
+
+def _compress_xerial(data: Buffer) -> bytes:
+    out = bytearray(XERIAL_HEADER)
+    view = memoryview(data)
+    for start in range(0, len(view), XERIAL_BLOCK_BYTES):
+        block = cramjam.snappy.compress_raw(view[start : start + XERIAL_BLOCK_BYTES])
+        out += _block_length.pack(len(block))
+        out += memoryview(block)
+    return bytes(out)
+
+
+def _decompress_snappy(data: Buffer, limit_bytes: int) -> Buffer:
+    view = memoryview(data)
+    if view[: len(XERIAL_MAGIC)] != XERIAL_MAGIC:
+        return _decompress_raw_snappy(view, limit_bytes, limit_bytes)
+    out = bytearray()
+    pos = len(XERIAL_HEADER)
+    while pos < len(view):
+        try:
+            (block_bytes,) = _block_length.unpack_from(view, pos)
+        except StructError as error:
+            raise CompressionError("a snappy block is cut short") from error
+        pos += _block_length.size
+        if not 0 <= block_bytes <= len(view) - pos:
+            raise CompressionError("a snappy block is cut short")
+        block = view[pos : pos + block_bytes]
+        out += _decompress_raw_snappy(block, limit_bytes - len(out), limit_bytes)
+        pos += block_bytes
+    return out
+
+
+def _decompress_raw_snappy(block: memoryview, room_bytes: int, limit_bytes: int) -> Buffer:
+    try:
+        # The length is the block's own claim: it is checked before room is made for it.
+        if cramjam.snappy.decompress_raw_len(block) > room_bytes:
+            raise CompressionError(_too_large(limit_bytes))
+        return memoryview(cramjam.snappy.decompress_raw(block))
+    except cramjam.DecompressionError as error:
+        raise CompressionError(str(error)) from error
+
+
+def _too_large(limit_bytes: int) -> str:
+    return f"the batch unpacks to more than {limit_bytes} bytes"
