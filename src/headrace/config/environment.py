@@ -1,0 +1,49 @@
+"""The environment: the only module that reads it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from headrace.config.broker_rows import BROKER_ROWS
+from headrace.config.settings import ConfigError
+
+SETTING_PREFIX = "HEADRACE_CONFIG_"
+BOOTSTRAP = "HEADRACE_BOOTSTRAP"
+DATA_DIR = "HEADRACE_DATA_DIR"
+
+_BY_VARIABLE = {
+    SETTING_PREFIX + row.name.upper().replace(".", "_"): row.name for row in BROKER_ROWS
+}
+
+
+def data_dir(environ: Mapping[str, str] = os.environ) -> Path:
+    """Default data folder: HEADRACE_DATA_DIR, or `headrace` in the user's data home."""
+    given = environ.get(DATA_DIR)
+    if given:
+        return Path(given)
+    home = environ.get("XDG_DATA_HOME")
+    return (Path(home) if home else Path.home() / ".local" / "share") / "headrace"
+
+
+def bootstrap_servers(environ: Mapping[str, str] = os.environ) -> str:
+    """Address of the cluster for commands that speak to one: HEADRACE_BOOTSTRAP or loopback."""
+    return environ.get(BOOTSTRAP) or "127.0.0.1:9092"
+
+
+def broker_settings(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Broker settings given as HEADRACE_CONFIG_NUM_PARTITIONS=3; ConfigError on unknown ones."""
+    given: dict[str, str] = {}
+    for variable, value in environ.items():
+        if variable.startswith(SETTING_PREFIX):
+            name = _BY_VARIABLE.get(variable)
+            if name is None:
+                dotted = variable.removeprefix(SETTING_PREFIX).lower().replace("_", ".")
+                try:
+                    BROKER_ROWS.row(dotted)
+                except ConfigError as error:
+                    raise ConfigError(variable, error.reason, error.nearest) from None
+            else:
+                given[name] = value
+    return given

@@ -1,0 +1,89 @@
+"""Listener addresses: `NAME://host:port` lists become endpoints."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from headrace.config.settings import ConfigError, Settings
+
+_ADDRESS = re.compile(
+    r"(?P<name>[A-Za-z0-9_.-]+)://(?:\[(?P<six>[0-9A-Fa-f:.%\w]+)\]|(?P<host>[^:\[\]/]*)):(?P<port>\d+)",
+    re.ASCII,
+)
+_PORT_MAX = 65_535
+# TLS and SASL are not there yet, so no other protocol may be promised.
+_PROTOCOLS = ("PLAINTEXT",)
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One address that the broker listens on, or tells clients to use; an empty host is any."""
+
+    name: str
+    protocol: str
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.name}://{host}:{self.port}"
+
+
+def listeners(settings: Settings) -> list[Endpoint]:
+    """The endpoints that the broker binds; raises ConfigError if `listeners` is unfit."""
+    return _endpoints(settings, "listeners")
+
+
+def advertised_listeners(settings: Settings) -> list[Endpoint]:
+    """The endpoints told to clients: `advertised.listeners`, or `listeners` when it is unset."""
+    if not settings.list("advertised.listeners"):
+        return listeners(settings)
+    endpoints = _endpoints(settings, "advertised.listeners")
+    bound = {endpoint.name for endpoint in listeners(settings)}
+    for endpoint in endpoints:
+        if endpoint.name not in bound:
+            reason = f"{endpoint.name} is not among the listeners ({', '.join(sorted(bound))})"
+            raise ConfigError("advertised.listeners", reason)
+        if endpoint.host in ("", "0.0.0.0", "::"):
+            raise ConfigError("advertised.listeners", f"{endpoint}: clients cannot connect to any")
+    return endpoints
+
+
+def check_listeners(settings: Settings) -> None:
+    """Raise ConfigError if the listener settings do not fit together."""
+    advertised_listeners(settings)
+
+
+def _endpoints(settings: Settings, setting: str) -> list[Endpoint]:
+    protocols = _protocol_map(settings)
+    endpoints: list[Endpoint] = []
+    for text in settings.list(setting):
+        match = _ADDRESS.fullmatch(text)
+        if match is None or int(match["port"]) > _PORT_MAX:
+            raise ConfigError(setting, f"{text!r} is not of the form NAME://host:port")
+        name = match["name"].upper()
+        protocol = protocols.get(name)
+        if protocol is None:
+            raise ConfigError(setting, f"{name} has no protocol in listener.security.protocol.map")
+        if any(endpoint.name == name for endpoint in endpoints):
+            raise ConfigError(setting, f"the listener {name} is given twice")
+        endpoints.append(
+            Endpoint(name, protocol, match["six"] or match["host"] or "", int(match["port"]))
+        )
+    if not endpoints:
+        raise ConfigError(setting, "at least one listener is needed")
+    return endpoints
+
+
+def _protocol_map(settings: Settings) -> dict[str, str]:
+    protocols: dict[str, str] = {}
+    for pair in settings.list("listener.security.protocol.map"):
+        name, _, protocol = pair.partition(":")
+        if protocol.upper() not in _PROTOCOLS:
+            raise ConfigError(
+                "listener.security.protocol.map",
+                f"{pair!r}: the protocol must be {' or '.join(_PROTOCOLS)}",
+            )
+        protocols[name.upper()] = protocol.upper()
+    return protocols
