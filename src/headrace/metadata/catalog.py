@@ -1,0 +1,331 @@
+"""The catalog: topics, settings and ids of a cluster, in memory and in the metadata store.
+
+Paths and contents are those that Apache Kafka keeps in ZooKeeper. Every change is one atomic
+`multi`; memory follows once it is durable. The order against the folders on disk:
+
+* A topic is written here first, then its folders are made. After a crash in between, the start
+  makes the folders that are missing.
+* A topic is removed here first, and remembered as deleted in the same step; then its folders are
+  deleted; then it is forgotten. After a crash in between, the start finishes the deletion. A folder
+  that belongs to no topic and was not deleted by anybody is set aside, never served or removed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from headrace.metadata.lasting import to_the_end
+from headrace.metadata.store import (
+    BadVersionError,
+    Create,
+    Delete,
+    Entry,
+    MetadataStore,
+    Op,
+    Set,
+    StoreError,
+)
+
+TOPICS = "/brokers/topics"
+TOPIC_CONFIGS = "/config/topics"
+BROKER_CONFIGS = "/config/brokers"
+DELETED_TOPICS = "/admin/delete_topics"
+CLUSTER_ID = "/cluster/id"
+BROKER_EPOCH = "/brokers/epoch"
+PRODUCER_IDS = "/latest_producer_id_block"
+# Where the settings for all brokers live, beside those of single ones.
+ALL_BROKERS = "<default>"
+
+_FOLDERS = (
+    "/admin",
+    DELETED_TOPICS,
+    "/brokers",
+    TOPICS,
+    "/cluster",
+    "/config",
+    TOPIC_CONFIGS,
+    BROKER_CONFIGS,
+)
+
+# Producer ids are taken from the store in blocks; what a crash leaves of a block is never used.
+PRODUCER_ID_BLOCK = 1000
+PRODUCER_ID_MAX = 2**63 - 1
+
+
+class CatalogError(StoreError):
+    """The store holds something that is not a catalog's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """One topic: its id is its own for ever, its name may be given to another one later."""
+
+    name: str
+    id: bytes
+    partitions: int
+    config: Mapping[str, str] = field(default_factory=dict)
+    internal: bool = False
+    version: int = 0
+    config_version: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedTopic:
+    """A topic that is gone but whose folders may still be there."""
+
+    name: str
+    id: bytes
+    partitions: int
+
+
+class Catalog:
+    """An in-memory view of the cluster's metadata, changed only through the store.
+
+    A change goes on to its end when its caller is cancelled, so memory never lags the store.
+    """
+
+    def __init__(self, store: MetadataStore) -> None:
+        self._store = store
+        self._lock = asyncio.Lock()
+        self._next_producer_id = 0
+        self._producer_ids_left = 0
+        self._broker_config_versions: dict[str, int] = {}
+        self.cluster_id = ""
+        self.broker_epoch = 0
+        self.topics: dict[str, Topic] = {}
+        self.topics_by_id: dict[bytes, Topic] = {}
+        self.deleted: dict[bytes, DeletedTopic] = {}
+        self.broker_configs: dict[str, Mapping[str, str]] = {}
+
+    @classmethod
+    async def open(cls, store: MetadataStore, new_cluster_id: str) -> Catalog:
+        """Read the whole catalog and begin a new broker epoch; an empty store gets the given id."""
+        catalog = cls(store)
+        await catalog._load(new_cluster_id)
+        return catalog
+
+    async def close(self) -> None:
+        """Close the store."""
+        await self._store.close()
+
+    def get(self, name: str) -> Topic | None:
+        """The topic of this name."""
+        return self.topics.get(name)
+
+    def by_id(self, topic_id: bytes) -> Topic | None:
+        """The topic with this id."""
+        return self.topics_by_id.get(topic_id)
+
+    # -- topics ------------------------------------------------------------------------------
+
+    async def create_topics(self, topics: Sequence[Topic], leader: int) -> None:
+        """Add topics, all or none; durable when it returns."""
+        ops: list[Op] = []
+        for topic in topics:
+            ops.append(Create(f"{TOPICS}/{topic.name}", _topic_data(topic, leader)))
+            ops.append(Create(f"{TOPIC_CONFIGS}/{topic.name}", _config_data(topic.config)))
+        await to_the_end(self._change(ops, topics))
+
+    async def delete_topic(self, name: str) -> DeletedTopic:
+        """Remove a topic and remember that its folders must go; durable when it returns."""
+        topic = self.topics[name]
+        gone = DeletedTopic(topic.name, topic.id, topic.partitions)
+        ops: list[Op] = [
+            Delete(f"{TOPICS}/{name}", topic.version),
+            Delete(f"{TOPIC_CONFIGS}/{name}", topic.config_version),
+            Create(f"{DELETED_TOPICS}/{topic.id.hex()}", _deleted_data(gone)),
+        ]
+        await to_the_end(self._change(ops, removed=gone))
+        return gone
+
+    async def forget_deleted(self, topic_ids: Iterable[bytes]) -> None:
+        """Forget topics whose folders are gone."""
+        known = [topic_id for topic_id in topic_ids if topic_id in self.deleted]
+        if known:
+            ops: list[Op] = [Delete(f"{DELETED_TOPICS}/{topic_id.hex()}") for topic_id in known]
+            await to_the_end(self._change(ops, forgotten=known))
+
+    async def set_partitions(self, name: str, partitions: int, leader: int) -> Topic:
+        """Change a topic's number of partitions; durable when it returns."""
+        topic = self.topics[name]
+        grown = replace(topic, partitions=partitions, version=topic.version + 1)
+        ops = [Set(f"{TOPICS}/{name}", _topic_data(grown, leader), topic.version)]
+        await to_the_end(self._change(ops, [grown]))
+        return grown
+
+    async def set_topic_config(self, name: str, config: Mapping[str, str]) -> Topic:
+        """Replace a topic's settings; durable when it returns."""
+        topic = self.topics[name]
+        changed = replace(topic, config=dict(config), config_version=topic.config_version + 1)
+        ops = [Set(f"{TOPIC_CONFIGS}/{name}", _config_data(config), topic.config_version)]
+        await to_the_end(self._change(ops, [changed]))
+        return changed
+
+    # -- brokers -----------------------------------------------------------------------------
+
+    async def set_broker_config(self, broker: str, config: Mapping[str, str]) -> None:
+        """Replace the dynamic settings of one broker (by its id), or of ALL_BROKERS."""
+        await to_the_end(self._set_broker_config(broker, config))
+
+    async def _set_broker_config(self, broker: str, config: Mapping[str, str]) -> None:
+        path, data = f"{BROKER_CONFIGS}/{broker}", _config_data(config)
+        async with self._lock:
+            version = self._broker_config_versions.get(broker)
+            op = Create(path, data) if version is None else Set(path, data, version)
+            (self._broker_config_versions[broker],) = await self._store.multi([op])
+            self.broker_configs[broker] = dict(config)
+
+    # -- producer ids ------------------------------------------------------------------------
+
+    async def next_producer_id(self) -> int:
+        """A producer id that nobody has had and nobody will get again, crashes included."""
+        while not self._producer_ids_left:
+            await to_the_end(self._take_block())
+        producer_id = self._next_producer_id
+        self._next_producer_id += 1
+        self._producer_ids_left -= 1
+        return producer_id
+
+    async def _take_block(self) -> None:
+        async with self._lock:
+            while not self._producer_ids_left:
+                entry = await self._store.read(PRODUCER_IDS)
+                start = 0 if entry is None else int(_json(PRODUCER_IDS, entry)["block_end"]) + 1
+                end = start + PRODUCER_ID_BLOCK - 1
+                if end > PRODUCER_ID_MAX:
+                    raise CatalogError("every producer id is used up")
+                data = _dump({"version": 1, "block_start": str(start), "block_end": str(end)})
+                op = (
+                    Create(PRODUCER_IDS, data)
+                    if entry is None
+                    else Set(PRODUCER_IDS, data, entry.version)
+                )
+                try:
+                    await self._store.multi([op])
+                except BadVersionError:
+                    continue  # another node took this block
+                self._next_producer_id, self._producer_ids_left = start, PRODUCER_ID_BLOCK
+
+    # -- memory and store --------------------------------------------------------------------
+
+    async def _change(
+        self,
+        ops: Sequence[Op],
+        topics: Iterable[Topic] = (),
+        *,
+        removed: DeletedTopic | None = None,
+        forgotten: Iterable[bytes] = (),
+    ) -> None:
+        async with self._lock:
+            await self._store.multi(ops)
+            for topic in topics:
+                self._remember(topic)
+            if removed is not None:
+                del self.topics[removed.name]
+                del self.topics_by_id[removed.id]
+                self.deleted[removed.id] = removed
+            for topic_id in forgotten:
+                del self.deleted[topic_id]
+
+    def _remember(self, topic: Topic) -> None:
+        self.topics[topic.name] = topic
+        self.topics_by_id[topic.id] = topic
+
+    async def _load(self, new_cluster_id: str) -> None:
+        cluster = await self._store.read(CLUSTER_ID)
+        if cluster is None:
+            await self._found(new_cluster_id)
+            self.cluster_id, self.broker_epoch = new_cluster_id, 1
+            return
+        self.cluster_id = str(_json(CLUSTER_ID, cluster)["id"])
+        await self._begin_epoch()
+        configs = await self._store.read_children(TOPIC_CONFIGS)
+        for name, entry in (await self._store.read_children(TOPICS)).items():
+            self._remember(_topic(name, entry, configs))
+        for name, entry in (await self._store.read_children(BROKER_CONFIGS)).items():
+            self.broker_configs[name] = _config(f"{BROKER_CONFIGS}/{name}", entry)
+            self._broker_config_versions[name] = entry.version
+        for topic_hex, entry in (await self._store.read_children(DELETED_TOPICS)).items():
+            gone = _deleted(topic_hex, entry)
+            self.deleted[gone.id] = gone
+
+    async def _found(self, cluster_id: str) -> None:
+        """Write the first entries of an empty store, in one step."""
+        ops: list[Op] = [Create(path) for path in _FOLDERS]
+        ops.append(Create(CLUSTER_ID, _dump({"version": "1", "id": cluster_id})))
+        ops.append(Create(BROKER_EPOCH, b"1"))
+        await self._store.multi(ops)
+
+    async def _begin_epoch(self) -> None:
+        entry = await self._store.read(BROKER_EPOCH)
+        if entry is None:
+            raise CatalogError(f"{BROKER_EPOCH} is missing")
+        self.broker_epoch = int(entry.data) + 1
+        await self._store.multi([Set(BROKER_EPOCH, b"%d" % self.broker_epoch, entry.version)])
+
+
+def _dump(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def _json(path: str, entry: Entry) -> dict[str, Any]:
+    try:
+        value = json.loads(entry.data)
+    except ValueError as error:
+        raise CatalogError(f"{path} is not JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise CatalogError(f"{path} is not a JSON object")
+    return value
+
+
+def _topic_data(topic: Topic, leader: int) -> bytes:
+    partitions = {str(index): [leader] for index in range(topic.partitions)}
+    value = {"version": 3, "topic_id": topic.id.hex(), "partitions": partitions}
+    return _dump(value | {"internal": True} if topic.internal else value)
+
+
+def _topic(name: str, entry: Entry, configs: Mapping[str, Entry]) -> Topic:
+    path, config = f"{TOPICS}/{name}", configs.get(name)
+    if config is None:
+        raise CatalogError(f"{TOPIC_CONFIGS}/{name} is missing")
+    value = _json(path, entry)
+    try:
+        return Topic(
+            name,
+            bytes.fromhex(value["topic_id"]),
+            len(value["partitions"]),
+            _config(f"{TOPIC_CONFIGS}/{name}", config),
+            bool(value.get("internal", False)),
+            entry.version,
+            config.version,
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise CatalogError(f"{path} is not a topic: {error!r}") from error
+
+
+def _config_data(config: Mapping[str, str]) -> bytes:
+    return _dump({"version": 1, "config": dict(config)})
+
+
+def _config(path: str, entry: Entry) -> dict[str, str]:
+    config = _json(path, entry).get("config")
+    if not isinstance(config, dict):
+        raise CatalogError(f"{path} holds no settings")
+    return {str(name): str(value) for name, value in config.items()}
+
+
+def _deleted_data(topic: DeletedTopic) -> bytes:
+    return _dump({"version": 1, "name": topic.name, "partitions": topic.partitions})
+
+
+def _deleted(topic_hex: str, entry: Entry) -> DeletedTopic:
+    path = f"{DELETED_TOPICS}/{topic_hex}"
+    value = _json(path, entry)
+    try:
+        return DeletedTopic(value["name"], bytes.fromhex(topic_hex), value["partitions"])
+    except (KeyError, ValueError) as error:
+        raise CatalogError(f"{path} is not a deleted topic: {error!r}") from error
