@@ -1,0 +1,224 @@
+"""The cleaner: picks logs, has them cleaned in a worker, swaps the result in, remembers how far."""
+
+from __future__ import annotations
+
+import errno
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol, TypeVar
+
+from headrace.storage import checkpoints
+from headrace.storage.cleaner.clean import Uncleanable, clean
+from headrace.storage.cleaner.grouping import SegmentFacts
+from headrace.storage.cleaner.options import (
+    DEDUPE_BUFFER_BYTES,
+    IO_BUFFER_BYTES,
+    CleanedGroup,
+    CleanOptions,
+    CleanResult,
+    CleanStats,
+)
+from headrace.storage.cleaner.output import remove_cleaned
+from headrace.storage.cleaner.planning import (
+    Candidate,
+    examine,
+    filthiest,
+    last_records,
+    segment_facts,
+)
+from headrace.storage.dirs import LogDir
+from headrace.storage.log import Log
+from headrace.storage.manager import LogManager
+
+_log = logging.getLogger(__name__)
+
+FAILURES_MAX = 3
+"""How often in a row the work on a log may fail for no clear reason before it is left alone."""
+_DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+T = TypeVar("T")
+
+
+class RunInWorker(Protocol):
+    """Calls a function in a worker process, as `Workers.run` does."""
+
+    def __call__(self, function: Callable[..., T], /, *args: object) -> Awaitable[T]: ...
+
+
+class RunInThread(Protocol):
+    """Calls a function that waits for the disk in a thread."""
+
+    def __call__(self, function: Callable[[], T], /) -> Awaitable[T]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanerLimits:
+    """The `log.cleaner.*` settings, for one worker."""
+
+    dedupe_buffer_bytes: int = DEDUPE_BUFFER_BYTES
+    load_factor: float = 0.9
+    io_buffer_bytes: int = IO_BUFFER_BYTES
+    io_bytes_per_second: float = float("inf")
+
+
+class Cleaner:
+    """Compaction of the logs of a manager; all methods are called on the logs' thread."""
+
+    def __init__(
+        self,
+        logs: LogManager,
+        run_in_worker: RunInWorker,
+        run_in_thread: RunInThread,
+        limits: CleanerLimits | None = None,
+    ) -> None:
+        self._logs = logs
+        self._run_in_worker = run_in_worker
+        self._run_in_thread = run_in_thread
+        self._limits = limits or CleanerLimits()
+        self._cleaned = _read_checkpoints(logs.dirs)
+        self._in_progress: set[Log] = set()
+        self._failures: dict[Log, int] = {}
+        #: Logs that are not cleaned any more, each with the reason.
+        self.uncleanable: dict[Log, str] = {}
+
+    def candidates(self, now_ms: int) -> list[Candidate]:
+        """All logs that could be cleaned, due or not; for choosing and for metrics."""
+        return [
+            examine(log, self._cleaned.get((log.topic, log.partition)), now_ms)
+            for log in self._logs
+            if log.config.is_compacted
+            and log.offline is None
+            and not log.deleted
+            and log not in self._in_progress
+            and log not in self.uncleanable
+        ]
+
+    async def clean_next(self, now_ms: int) -> CleanStats | None:
+        """Clean the dirtiest log that is due; None when there is none or it failed.
+
+        May be awaited several times at once: each call takes another log. On cancel the log is as
+        it was or has its first groups swapped; `*.cleaned` files that are left go later.
+        """
+        candidate = filthiest(self.candidates(now_ms))
+        return None if candidate is None else await self.clean(candidate, now_ms)
+
+    async def clean(self, candidate: Candidate, now_ms: int) -> CleanStats | None:
+        """Clean one log; None when that failed, which is logged."""
+        log = candidate.log
+        self._in_progress.add(log)
+        try:
+            segments = segment_facts(candidate)
+            result = await self._run_in_worker(
+                clean, log.dir, segments, self._options(candidate, now_ms)
+            )
+            if await self._swap_all(log, segments, result, now_ms):
+                await self._remember(log, result.end_offset)
+        except Exception as error:
+            self._failed(log, error)
+            return None
+        finally:
+            self._in_progress.discard(log)
+        self._failures.pop(log, None)
+        _log.info(
+            "%s-%d is clean up to %d: %d of %d bytes are left",
+            log.topic,
+            log.partition,
+            result.end_offset,
+            result.stats.bytes_kept,
+            result.stats.bytes_read,
+        )
+        return result.stats
+
+    def _options(self, candidate: Candidate, now_ms: int) -> CleanOptions:
+        config = candidate.log.config
+        limits = self._limits
+        return CleanOptions(
+            first_dirty_offset=candidate.first_dirty_offset,
+            first_uncleanable_offset=candidate.first_uncleanable_offset,
+            now_ms=now_ms,
+            delete_retention_ms=config.delete_retention_ms,
+            segment_bytes=config.segment_bytes,
+            segment_index_bytes=config.segment_index_bytes,
+            index_interval_bytes=config.index_interval_bytes,
+            last_records=last_records(candidate.log),
+            dedupe_buffer_bytes=limits.dedupe_buffer_bytes,
+            load_factor=limits.load_factor,
+            io_buffer_bytes=limits.io_buffer_bytes,
+            io_bytes_per_second=limits.io_bytes_per_second,
+        )
+
+    async def _swap_all(
+        self, log: Log, segments: Iterable[SegmentFacts], result: CleanResult, now_ms: int
+    ) -> bool:
+        """Swap group by group, oldest first; False when the log has changed meanwhile.
+
+        The order matters: a tombstone may go only after all older values of its key have gone, so
+        when one group cannot be swapped none after it may be.
+        """
+        sizes = {segment.base_offset: segment.log_bytes for segment in segments}
+        for group in result.groups:
+            if not _is_unchanged(log, group, sizes):
+                await self._run_in_thread(partial(remove_cleaned, self._logs.fs, log.dir))
+                return False
+            swap = log.begin_swap(group.sources, [group.base_offset])
+            await self._run_in_thread(swap.run)
+            swap.complete(now_ms)
+            if swap.error is not None:
+                self._logs.fail_dir_of(log.dir, swap.error)
+                raise swap.error
+        return True
+
+    async def _remember(self, log: Log, end_offset: int) -> None:
+        """Save how far a log is clean."""
+        if log.deleted:
+            return
+        self._cleaned[log.topic, log.partition] = end_offset
+        log_dir = self._logs.dir_of(log)
+        offsets = {
+            (each.topic, each.partition): self._cleaned[each.topic, each.partition]
+            for each in self._logs
+            if self._logs.dir_of(each) is log_dir and (each.topic, each.partition) in self._cleaned
+        }
+        await self._run_in_thread(partial(self._save, log_dir, offsets))
+
+    def _save(self, log_dir: LogDir, offsets: checkpoints.Offsets) -> None:
+        with self._logs._saving:
+            log_dir.checkpoints.write({checkpoints.CLEANER: offsets})
+
+    def _failed(self, log: Log, error: Exception) -> None:
+        name = f"{log.topic}-{log.partition}"
+        if log.deleted or log.offline is not None:
+            return
+        if isinstance(error, OSError) and error.errno in _DISK_FULL:
+            _log.warning("%s cannot be compacted now: the disk is full", name)
+            return
+        failures = self._failures.get(log, 0) + 1
+        self._failures[log] = failures
+        if isinstance(error, Uncleanable) or failures >= FAILURES_MAX:
+            self.uncleanable[log] = str(error)
+            _log.error(
+                "%s is not compacted any more: %s; `headrace log verify` tells more", name, error
+            )
+        else:
+            _log.warning("the compaction of %s failed and is tried again: %r", name, error)
+
+
+def _is_unchanged(log: Log, group: CleanedGroup, sizes: dict[int, int]) -> bool:
+    """Whether the segments that a group was made from are still those of the log."""
+    if log.deleted or log.offline is not None or log.swapping:
+        return False
+    now = {segment.base_offset: segment.size for segment in log.segments[:-1]}
+    return all(now.get(base) == sizes[base] for base in group.sources)
+
+
+def _read_checkpoints(dirs: Iterable[LogDir]) -> checkpoints.Offsets:
+    cleaned: checkpoints.Offsets = {}
+    for log_dir in dirs:
+        if log_dir.offline is None:
+            offsets, damage = log_dir.read_checkpoint(checkpoints.CLEANER)
+            cleaned |= offsets
+            if damage:
+                _log.warning("%s; the logs of this folder are cleaned from their start", damage)
+    return cleaned

@@ -1,0 +1,336 @@
+"""All logs of a broker: found on start, made, deleted, kept in bounds, saved on stop."""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from headrace.storage import checkpoints, names, retention
+from headrace.storage.checkpoints import Offsets, format_partition_metadata
+from headrace.storage.config import LogConfig
+from headrace.storage.dirs import LogDir, LogDirError
+from headrace.storage.files import FileSystem
+from headrace.storage.flush import Checkpoint
+from headrace.storage.log import Log
+from headrace.storage.recovery import Opening, open_log
+from headrace.storage.segment import Segment
+
+_log = logging.getLogger(__name__)
+
+CLOSING_THREADS = 8
+PRODUCER_EXPIRATION_MS = 24 * 3_600_000
+
+
+class LogManager:
+    """The logs of some log dirs; all methods but the `run` of what they return are one thread's.
+
+    A log dir whose disk fails goes offline with its logs; the others go on.
+    """
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        dirs: Sequence[str],
+        default_config: LogConfig,
+        now: Callable[[], int],
+        *,
+        producer_expiration_ms: int = PRODUCER_EXPIRATION_MS,
+        rng: random.Random | None = None,
+    ) -> None:
+        self.fs = fs
+        self.dirs = [LogDir(fs, os.path.abspath(path)) for path in dirs]
+        self.default_config = default_config
+        self.producer_expiration_ms = producer_expiration_ms
+        self._now = now
+        self._rng = rng or random.Random()
+        self._logs: dict[tuple[str, int], Log] = {}
+        self._dir_of: dict[Log, LogDir] = {}
+        self._deleted: list[tuple[int, str]] = []  # due time, folder on its way out
+        # Guards the checkpoint files; counts truncations, which outdate a checkpoint under way.
+        self._saving = threading.Lock()
+        self._truncations = 0
+
+    def __iter__(self) -> Iterator[Log]:
+        return iter(self._logs.values())
+
+    def __len__(self) -> int:
+        return len(self._logs)
+
+    def get(self, topic: str, partition: int) -> Log | None:
+        return self._logs.get((topic, partition))
+
+    def load(self, config_for: Callable[[str], LogConfig] | None = None) -> None:
+        """Open every log; those of a folder that was not closed cleanly are recovered.
+
+        Raises LogDirError when a folder is in use or of another format, or no folder can be used.
+        """
+        for log_dir in self.dirs:
+            try:
+                log_dir.open()
+                self._load_dir(log_dir, config_for or (lambda _: self.default_config))
+                log_dir.forget_clean_shutdown()
+            except LogDirError:
+                raise
+            except OSError as error:
+                self._fail(log_dir, error)
+        if all(log_dir.offline for log_dir in self.dirs):
+            reasons = "; ".join(f"{each.path}: {each.offline}" for each in self.dirs)
+            raise LogDirError(f"no log dir can be used: {reasons}")
+
+    def _load_dir(self, log_dir: LogDir, config_for: Callable[[str], LogConfig]) -> None:
+        recovery_points, damage = log_dir.read_checkpoint(checkpoints.RECOVERY_POINT)
+        if damage:
+            _log.error("%s; every log of this folder is checked in full", damage)
+            log_dir.was_clean = False
+        starts, damage = log_dir.read_checkpoint(checkpoints.LOG_START)
+        if damage:
+            _log.error("%s; deleted records may be seen again", damage)
+        now_ms = self._now()
+        for name in self.fs.list(log_dir.path):
+            folder = os.path.join(log_dir.path, name)
+            if name.endswith(names.DELETED_FOLDER):
+                self._deleted.append((now_ms, folder))
+                continue
+            key = names.parse_folder(name)
+            if key is None or not self.fs.is_dir(folder):
+                continue
+            if key in self._logs:
+                raise LogDirError(
+                    f"{name} is in {log_dir.path} and in {self._logs[key].dir}; move one away"
+                )
+            opening = Opening(
+                topic=key[0],
+                partition=key[1],
+                config=config_for(key[0]),
+                now_ms=now_ms,
+                clean=log_dir.was_clean,
+                recovery_point=recovery_points.get(key, 0),
+                start_offset=starts.get(key, 0),
+                on_truncation=self._save_truncation,
+                rng=self._rng,
+            )
+            self._add(open_log(self.fs, folder, opening), log_dir)
+
+    def create(
+        self, topic: str, partition: int, topic_id: bytes, config: LogConfig | None = None
+    ) -> Log:
+        """A new, empty log in the folder with the fewest; durable with its first flush.
+
+        Raises OSError when the disk fails or no folder is online.
+        """
+        online = [log_dir for log_dir in self.dirs if log_dir.offline is None]
+        if not online:
+            raise LogDirError("all log dirs are offline")
+        if (topic, partition) in self._logs:
+            raise LogDirError(f"the log of {topic}-{partition} exists already")
+        counts = dict.fromkeys(online, 0)
+        for log_dir in self._dir_of.values():
+            if log_dir in counts:
+                counts[log_dir] += 1
+        log_dir = min(online, key=lambda each: counts[each])
+        folder = os.path.join(log_dir.path, names.folder_name(topic, partition))
+        self.fs.mkdir(folder)
+        metadata = self.fs.open(os.path.join(folder, names.PARTITION_METADATA), create=True)
+        metadata.truncate(0)
+        metadata.append(format_partition_metadata(topic_id))
+        opening = Opening(
+            topic=topic,
+            partition=partition,
+            config=config or self.default_config,
+            now_ms=self._now(),
+            clean=True,
+            on_truncation=self._save_truncation,
+            rng=self._rng,
+        )
+        log = open_log(self.fs, folder, opening)
+        log.topic_id = topic_id
+        log.sync_with_next_flush(metadata, folder, log_dir.path)
+        self._add(log, log_dir)
+        return log
+
+    def delete(self, topic: str, partition: int) -> None:
+        """Rename a log's folder out of the way; its files go with a later purge. Raises OSError."""
+        log = self._logs[topic, partition]
+        log.deleted = True
+        unique = f"{self._rng.getrandbits(128):032x}"
+        name = names.deleted_folder_name(topic, partition, unique)
+        target = os.path.join(os.path.dirname(log.dir), name)
+        self.fs.rename(log.dir, target)
+        del self._logs[topic, partition]
+        del self._dir_of[log]
+        log.close()
+        self._deleted.append((self._now() + log.config.file_delete_delay_ms, target))
+
+    def dir_of(self, log: Log) -> LogDir:
+        return self._dir_of[log]
+
+    def fail_dir_of(self, partition_dir: str, error: OSError) -> str:
+        """Take the log dir of a partition's folder offline, with all its logs; its path."""
+        parent = os.path.dirname(partition_dir)
+        for log_dir in self.dirs:
+            if log_dir.path == parent:
+                self._fail(log_dir, error)
+        return parent
+
+    def run_retention(self, now_ms: int) -> int:
+        """Delete segments that are too old, too many or below their log's start; how many."""
+        count = 0
+        for log in list(self._logs.values()):
+            if log.offline is not None:
+                continue
+            try:
+                count += retention.apply(log, now_ms)
+            except OSError as error:
+                self._fail(self._dir_of[log], error)
+            log.producers.expire(now_ms, self.producer_expiration_ms)
+        return count
+
+    def begin_purge(self, now_ms: int) -> Purge | None:
+        """The files and folders whose time to go has come; None when there are none."""
+        segments = [segment for log in self for segment in log.take_doomed(now_ms)]
+        folders = [folder for due_ms, folder in self._deleted if due_ms <= now_ms]
+        self._deleted = [row for row in self._deleted if row[0] > now_ms]
+        return Purge(self.fs, segments, folders) if segments or folders else None
+
+    def begin_checkpoint(self) -> ManagerCheckpoint:
+        """A checkpoint of every log: run it on another thread, then complete it."""
+        return ManagerCheckpoint(self)
+
+    def checkpoint(self) -> None:
+        """Save all logs and wait for it; failing ones are offline afterwards."""
+        checkpoint = self.begin_checkpoint()
+        checkpoint.run()
+        checkpoint.complete()
+
+    def close(self) -> None:
+        """Save all logs, mark their folders as cleanly closed and let go of everything."""
+        checkpoint = self.begin_checkpoint()
+        checkpoint.run(CLOSING_THREADS)
+        checkpoint.complete()
+        for log in self:
+            log.close()
+        for log_dir in self.dirs:
+            saved = all(
+                log.offline is None and log.recovery_point == log.end_offset
+                for log in self
+                if self._dir_of[log] is log_dir
+            )
+            if log_dir.offline is None and saved:
+                try:
+                    log_dir.mark_clean_shutdown()
+                except OSError as error:
+                    _log.error("%s is not marked as closed: %s", log_dir.path, error)
+            log_dir.close()
+
+    def _add(self, log: Log, log_dir: LogDir) -> None:
+        self._logs[log.topic, log.partition] = log
+        self._dir_of[log] = log_dir
+
+    def _fail(self, log_dir: LogDir, error: OSError) -> None:
+        if log_dir.offline is None:
+            _log.error("log dir %s is offline: %s", log_dir.path, error)
+            log_dir.offline = error
+        for log, its_dir in self._dir_of.items():
+            if its_dir is log_dir:
+                log.offline = log.offline or error
+
+    def offsets_of(self, log_dir: LogDir) -> dict[str, Offsets]:
+        """The content of the checkpoint files of a log dir as the logs stand now."""
+        logs = [log for log in self if self._dir_of[log] is log_dir]
+        return {
+            checkpoints.RECOVERY_POINT: {(g.topic, g.partition): g.recovery_point for g in logs},
+            checkpoints.LOG_START: {
+                (g.topic, g.partition): g.start_offset
+                for g in logs
+                if g.start_offset > g.segments[0].base_offset
+            },
+            checkpoints.HIGH_WATERMARK: {(g.topic, g.partition): g.high_watermark for g in logs},
+        }
+
+    def _save_truncation(self, log: Log) -> None:
+        """Make a lowered recovery point durable before the log is cut."""
+        log_dir = self._dir_of[log]
+        with self._saving:
+            self._truncations += 1
+            log_dir.checkpoints.write(self.offsets_of(log_dir))
+
+
+class ManagerCheckpoint:
+    """One round of saving: logs first, then the recovery points that rely on it."""
+
+    def __init__(self, manager: LogManager) -> None:
+        self._manager = manager
+        self._truncations = manager._truncations
+        self._logs: list[Checkpoint] = []
+        for log in list(manager):
+            if log.offline is not None:
+                continue
+            try:
+                if (checkpoint := log.begin_checkpoint()) is not None:
+                    self._logs.append(checkpoint)
+            except OSError as error:
+                manager._fail(manager.dir_of(log), error)
+        self._offsets = [
+            (log_dir, manager.offsets_of(log_dir))
+            for log_dir in manager.dirs
+            if log_dir.offline is None
+        ]
+        self._failed: list[tuple[LogDir, OSError]] = []
+
+    def run(self, threads: int = 1) -> None:
+        """Save the logs and then the recovery points; may be called on any thread."""
+        if threads > 1 and len(self._logs) > 1:
+            with ThreadPoolExecutor(threads, thread_name_prefix="headrace-close") as pool:
+                list(pool.map(Checkpoint.run, self._logs))
+        else:
+            for checkpoint in self._logs:
+                checkpoint.run()
+        for log_dir, offsets in self._offsets:
+            points = offsets[checkpoints.RECOVERY_POINT]
+            for checkpoint in self._logs:
+                key = checkpoint.log.topic, checkpoint.log.partition
+                if checkpoint.error is None and key in points:
+                    points[key] = checkpoint.end_offset
+            with self._manager._saving:
+                if self._truncations != self._manager._truncations:
+                    return  # these recovery points may be above what was cut since
+                try:
+                    log_dir.checkpoints.write(offsets)
+                except OSError as error:
+                    self._failed.append((log_dir, error))
+
+    def complete(self) -> None:
+        """Move the recovery points in memory; on the thread of the logs."""
+        manager = self._manager
+        for checkpoint in self._logs:
+            checkpoint.log.complete_checkpoint(checkpoint)
+            if checkpoint.error is not None and not checkpoint.log.deleted:
+                manager._fail(manager.dir_of(checkpoint.log), checkpoint.error)
+        for log_dir, error in self._failed:
+            manager._fail(log_dir, error)
+
+
+class Purge:
+    """Files and folders to remove; large files take the disk a while, so on another thread."""
+
+    def __init__(self, fs: FileSystem, segments: list[Segment], folders: list[str]) -> None:
+        self._fs = fs
+        self._segments = segments
+        self._folders = folders
+
+    def run(self) -> None:
+        """Remove them; what cannot be removed is logged, and tried again on the next start."""
+        for segment in self._segments:
+            try:
+                segment.remove(self._fs)
+            except OSError as error:
+                _log.warning("%s cannot be removed: %s", segment.file.path, error)
+        for folder in self._folders:
+            try:
+                self._fs.rmtree(folder)
+            except OSError as error:
+                _log.warning("%s cannot be removed: %s", folder, error)

@@ -1,0 +1,58 @@
+"""File and folder names of a log, the same as Apache Kafka's."""
+
+from __future__ import annotations
+
+import re
+
+LOG = ".log"
+OFFSET_INDEX = ".index"
+TIME_INDEX = ".timeindex"
+TXN_INDEX = ".txnindex"
+SNAPSHOT = ".snapshot"
+RECENT_BATCHES = ".batches"
+
+DELETED = ".deleted"
+CLEANED = ".cleaned"
+SWAP = ".swap"
+
+SEGMENT_SUFFIXES = (LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX)
+DELETED_FOLDER = "-delete"
+
+EPOCHS = "leader-epoch-checkpoint"
+PARTITION_METADATA = "partition.metadata"
+CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+LOCK = ".lock"
+TEMPORARY = ".tmp"
+FORMAT = "headrace.format"
+
+_OFFSET_DIGITS = 20
+_FOLDER = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>\d{1,10})\Z")
+
+
+def offset_name(offset: int, suffix: str) -> str:
+    """The file name that starts with an offset, as `00000000000000000042.log`."""
+    return f"{offset:020d}{suffix}"
+
+
+def parse_offset(name: str, suffix: str) -> int | None:
+    """The offset in a file name with exactly this suffix, or None for another kind of file."""
+    digits = name.removesuffix(suffix)
+    if len(digits) != _OFFSET_DIGITS or len(name) != len(digits) + len(suffix):
+        return None
+    return int(digits) if digits.isdecimal() else None
+
+
+def folder_name(topic: str, partition: int) -> str:
+    return f"{topic}-{partition}"
+
+
+def deleted_folder_name(topic: str, partition: int, unique: str) -> str:
+    """The name of a folder on its way out, cut so that it fits the file system's 255 bytes."""
+    tail = f"-{partition}.{unique}{DELETED_FOLDER}"
+    return topic[: 255 - len(tail)] + tail
+
+
+def parse_folder(name: str) -> tuple[str, int] | None:
+    """Topic and partition of a folder name, or None when it is not a partition's folder."""
+    match = _FOLDER.match(name)
+    return (match["topic"], int(match["partition"])) if match else None

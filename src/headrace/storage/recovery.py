@@ -1,0 +1,328 @@
+"""Opening a log: quickly after a clean stop, with care after a crash.
+
+What is durable before what. Everything below follows from these orderings, and the power-loss
+tests check them:
+
+1. A batch is acknowledged (acks=all) and shown to readers only when the file that holds it, every
+   older file written since the last flush, and the folder entry of each new file are synced
+   (`Flush`). So what lies at or above `synced_offset` may vanish in a crash, in any subset of its
+   pages and files; what lies below never does.
+2. The recovery point moves to an offset only after the data below it, the index entries of those
+   data, the epochs, and a producer snapshot at exactly that offset are synced (`Checkpoint`); the
+   checkpoint file is then replaced atomically. So recovery trusts indexes and snapshots up to the
+   recovery point and rebuilds all above it, and never scans what lies below: damage there is found
+   when it is read.
+3. Appends leave no gaps between segments: a segment is named by the offset at which the one
+   before it ended. Only compaction does, and it keeps how far it went durably (`swap`) before it
+   does. So a gap above that and above the recovery point is a lost tail: the log ends before it.
+4. A truncation first lowers the recovery point durably, then cuts files, removes snapshots and
+   syncs the folder before anything is appended again at those offsets.
+5. A segment leaves the log by a rename to `.deleted`; a compacted one enters it by `.swap` (see
+   `swap`), each step synced before the next.
+6. The clean-shutdown marker is written after a checkpoint of every log in the folder, and removed
+   durably before the first append after it was read.
+
+After a crash a log therefore ends with the last batch, from the recovery point on, that is whole,
+has its right CRC and follows the one before it. The tail behind it is cut and what is kept is
+synced before anyone may read it, since a killed process may have left it in the page cache only.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from headrace.protocol.batch import BatchHeader
+from headrace.storage import names
+from headrace.storage.checkpoints import CorruptCheckpoint, parse_partition_metadata
+from headrace.storage.config import LogConfig
+from headrace.storage.epochs import EpochCache
+from headrace.storage.files import FileSystem
+from headrace.storage.log import Log
+from headrace.storage.replay import rebuild_producers
+from headrace.storage.scan import BadBatch, iter_checked, iter_headers
+from headrace.storage.segment import Segment
+from headrace.storage.sparse_index import CorruptIndex
+from headrace.storage.swap import compacted_upto, finish_swaps
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, kw_only=True)
+class Opening:
+    """What is known about a log before its files are read."""
+
+    topic: str
+    partition: int
+    config: LogConfig
+    now_ms: int
+    clean: bool = False
+    recovery_point: int = 0
+    start_offset: int = 0
+    on_truncation: Callable[[Log], None] | None = None
+    rng: random.Random | None = None
+
+
+def open_log(fs: FileSystem, folder: str, opening: Opening) -> Log:
+    """Open the log in a folder, recovering it unless it was cleanly closed; raises OSError."""
+    return _Opener(fs, folder, opening).open()
+
+
+class _Opener:
+    """One opening of one folder."""
+
+    def __init__(self, fs: FileSystem, folder: str, opening: Opening) -> None:
+        self.fs = fs
+        self.folder = folder
+        self.opening = opening
+        self.recovery_point = opening.recovery_point
+        self.epochs = EpochCache([])
+        self.segments: list[Segment] = []
+        self.changed = False
+
+    def open(self) -> Log:
+        sizes = self._tidy()
+        self._load_epochs()
+        bases = sorted(
+            base for name in sizes if (base := names.parse_offset(name, names.LOG)) is not None
+        )
+        self.segments = [self._open_segment(base, sizes) for base in bases]
+        opening = self.opening
+        if not self.segments:
+            self._begin_at(opening.start_offset)
+        end_offset = self._clean_end() if opening.clean else None
+        recovered = end_offset is None
+        if end_offset is None:
+            end_offset = self._recover()
+        start_offset = max(opening.start_offset, self.segments[0].base_offset)
+        if end_offset < start_offset:
+            _log.warning(
+                "%s ends at %d, before its start %d: it begins again, empty",
+                self.folder,
+                end_offset,
+                start_offset,
+            )
+            for segment in self.segments:
+                segment.remove(self.fs)
+            self._begin_at(start_offset)
+            end_offset = start_offset
+        snapshot_max = end_offset if not recovered else self.recovery_point
+        producers = rebuild_producers(
+            self.fs, self.folder, self.segments, end_offset, self.epochs, snapshot_max
+        )
+        if self.changed:
+            for segment in self.segments:
+                for file in segment.unsynced_index_files():
+                    file.sync()
+            self.fs.sync_dir(self.folder)
+        log = Log(
+            self.fs,
+            self.folder,
+            opening.topic,
+            opening.partition,
+            opening.config,
+            self.segments,
+            start_offset=start_offset,
+            end_offset=end_offset,
+            epochs=self.epochs,
+            producers=producers,
+            topic_id=self._topic_id(),
+            on_truncation=opening.on_truncation,
+            rng=opening.rng,
+        )
+        log.recovery_point = min(end_offset, self.recovery_point) if recovered else end_offset
+        return log
+
+    def _tidy(self) -> dict[str, int]:
+        """Finish or undo what a crash interrupted; names and sizes of the log's files."""
+        fs, folder = self.fs, self.folder
+        found = set(fs.list(folder))
+        if finish_swaps(fs, folder, found):
+            self.changed = True
+            found = set(fs.list(folder))
+        for name in list(found):
+            if name.endswith((names.DELETED, names.CLEANED, names.TEMPORARY)):
+                fs.remove(os.path.join(folder, name))
+                found.discard(name)
+        sizes = {}
+        for name in found:
+            if name.endswith(names.SEGMENT_SUFFIXES):
+                stem = name.partition(".")[0]
+                if stem + names.LOG in found:
+                    sizes[name] = fs.size(os.path.join(folder, name))
+                else:
+                    fs.remove(os.path.join(folder, name))
+        return sizes
+
+    def _load_epochs(self) -> None:
+        try:
+            self.epochs = EpochCache.load(self.fs, self.folder)
+        except (CorruptCheckpoint, UnicodeDecodeError) as error:
+            _log.error("%s: epochs are read from the log again: %s", self.folder, error)
+            self.opening.clean = False
+            self.recovery_point = 0
+
+    def _open_segment(self, base_offset: int, sizes: dict[str, int]) -> Segment:
+        try:
+            segment = Segment.open(self.fs, self.folder, base_offset, sizes, self.opening.now_ms)
+            stem = names.offset_name(base_offset, "")
+            missing = segment.size > self.opening.config.index_interval_bytes and (
+                stem + names.OFFSET_INDEX not in sizes
+            )
+            segment.index_damaged = missing
+            return segment
+        except CorruptIndex as error:
+            _log.warning("%s: index is built again: %s", self.folder, error)
+            stem = names.offset_name(base_offset, "")
+            only_log = {stem + names.LOG: sizes[stem + names.LOG]}
+            segment = Segment.open(self.fs, self.folder, base_offset, only_log, self.opening.now_ms)
+            segment.index_damaged = True
+            return segment
+
+    def _begin_at(self, offset: int) -> None:
+        self.segments = [Segment.create(self.fs, self.folder, offset, self.opening.now_ms)]
+        self.changed = True
+
+    def _topic_id(self) -> bytes | None:
+        path = os.path.join(self.folder, names.PARTITION_METADATA)
+        if not self.fs.exists(path):
+            return None
+        try:
+            return parse_partition_metadata(self.fs.read(path))
+        except CorruptCheckpoint as error:
+            _log.error("%s: %s", path, error)
+            return None
+
+    def _clean_end(self) -> int | None:
+        """The end of a cleanly closed log, found without a scan; None when it is not credible."""
+        last = self.segments[-1]
+        try:
+            if last.index_damaged:
+                raise CorruptIndex("no usable index")
+            end_offset = last.relearn()
+        except (BadBatch, CorruptIndex) as error:
+            _log.warning("%s was closed cleanly but is damaged: %s", self.folder, error)
+            return None
+        if self.recovery_point and end_offset != self.recovery_point:
+            _log.error(
+                "%s ends at %d but was closed at %d",
+                self.folder,
+                end_offset,
+                self.recovery_point,
+            )
+            return None
+        return end_offset
+
+    def _recover(self) -> int:
+        """Check all batches from the recovery point on, cut what is wrong; the end offset."""
+        self.changed = True
+        end_offset = self.segments[0].base_offset
+        gaps_upto = max(self.recovery_point, compacted_upto(self.fs, self.folder))
+        for index, segment in enumerate(self.segments):
+            following = self.segments[index + 1 :]
+            if following and following[0].base_offset <= self.recovery_point:
+                end_offset = following[0].base_offset
+                continue
+            if segment.base_offset > max(end_offset, gaps_upto):
+                reason = f"nothing lies between {end_offset} and {segment.base_offset}"
+                self._drop(self.segments[index:], reason)
+                break
+            end_offset, cut = self._recover_segment(segment)
+            if cut:
+                self._drop(following, f"segment {segment.base_offset} was cut")
+                break
+        if end_offset < self.recovery_point:
+            _log.error(
+                "%s ends at %d, below its recovery point %d: synced data are missing",
+                self.folder,
+                end_offset,
+                self.recovery_point,
+            )
+            self.recovery_point = end_offset
+        self.epochs.truncate_end(end_offset)
+        self._remove_newer_snapshots()
+        return end_offset
+
+    def _recover_segment(self, segment: Segment) -> tuple[int, bool]:
+        """Check one segment's batches and rebuild its indexes; its end, and whether it was cut."""
+        position, expected = self._trusted_until(segment)
+        cut = False
+        try:
+            for at, header, _ in iter_checked(segment.file, position, segment.size):
+                self._check_place(segment, at, header, expected)
+                segment.record(header.last_offset, at, header.size, header.max_timestamp)
+                if header.leader_epoch > self.epochs.latest:
+                    self.epochs.assign(header.leader_epoch, header.base_offset)
+                position, expected = at + header.size, header.next_offset
+        except BadBatch as error:
+            _log.warning(
+                "%s: %d bytes after offset %d are cut: %s",
+                segment.file.path,
+                segment.size - position,
+                expected,
+                error,
+            )
+            segment.file.truncate(position)
+            segment.trusted_position = position
+            cut = True
+        segment.seal()
+        segment.file.sync()
+        return expected, cut
+
+    def _trusted_until(self, segment: Segment) -> tuple[int, int]:
+        """Where in a segment the check begins, with its indexes cut to what lies before."""
+        start: tuple[int, int] = (0, segment.base_offset)
+        try:
+            if segment.base_offset < self.recovery_point and not segment.index_damaged:
+                start = self._recovery_position(segment)
+        except (BadBatch, CorruptIndex) as error:
+            _log.warning("%s is checked from its start: %s", segment.file.path, error)
+        position, offset = start
+        segment.index_damaged = False
+        if position == 0:
+            segment.reset_indexes()
+        else:
+            segment.keep_indexes(position, offset)
+        return start
+
+    def _recovery_position(self, segment: Segment) -> tuple[int, int]:
+        found = segment.locate(self.recovery_point)
+        if segment.index_damaged:
+            raise CorruptIndex("entries do not lead to their batches")
+        if found is not None and found[1].base_offset == self.recovery_point:
+            return found[0], self.recovery_point
+        if found is not None:
+            raise BadBatch(found[0], f"recovery point {self.recovery_point} is inside a batch")
+        *_, (position, header) = iter_headers(
+            segment.file, segment.last_indexed_position(), segment.size
+        )
+        if header.next_offset != self.recovery_point:
+            raise BadBatch(position, f"ends at {header.next_offset}, not {self.recovery_point}")
+        return position + header.size, header.next_offset
+
+    def _check_place(
+        self, segment: Segment, position: int, header: BatchHeader, expected: int
+    ) -> None:
+        if header.base_offset < expected:
+            raise BadBatch(position, f"offset {header.base_offset} is below {expected}")
+        if header.last_offset - segment.base_offset > (1 << 31) - 1:
+            raise BadBatch(position, f"offset {header.last_offset} is out of the segment's reach")
+
+    def _drop(self, segments: list[Segment], reason: str) -> None:
+        for segment in segments:
+            _log.warning("%s is removed: %s", segment.file.path, reason)
+            segment.remove(self.fs)
+        gone = {segment.base_offset for segment in segments}
+        self.segments = [s for s in self.segments if s.base_offset not in gone]
+        if not self.segments:
+            self._begin_at(min(gone))
+
+    def _remove_newer_snapshots(self) -> None:
+        for name in self.fs.list(self.folder):
+            for suffix in (names.SNAPSHOT, names.RECENT_BATCHES):
+                offset = names.parse_offset(name, suffix)
+                if offset is not None and offset > self.recovery_point:
+                    self.fs.remove(os.path.join(self.folder, name))

@@ -1,0 +1,120 @@
+"""What a batch on disk means to the state beside the log: producers, epochs, aborted transactions.
+
+The one way in which that state follows from batches, used by appends of coordinators and leaders
+and by everything that rebuilds it from files.
+"""
+
+from __future__ import annotations
+
+from headrace.protocol.batch import BatchHeader
+from headrace.protocol.control import ControlType, parse_marker
+from headrace.storage import names, snapshots
+from headrace.storage.epochs import EpochCache
+from headrace.storage.files import Buffer, FileSystem
+from headrace.storage.producers import Producers
+from headrace.storage.scan import SCAN_CHUNK_BYTES, iter_headers
+from headrace.storage.segment import Segment
+from headrace.storage.txn_index import AbortedTxn, TxnIndex
+
+
+def replay(
+    header: BatchHeader,
+    batch: Buffer | None,
+    producers: Producers,
+    epochs: EpochCache,
+    aborted: TxnIndex,
+) -> None:
+    """Apply one batch; its bytes are needed only of control batches."""
+    if header.leader_epoch > epochs.latest:
+        epochs.assign(header.leader_epoch, header.base_offset)
+    if header.producer_id < 0:
+        return
+    if header.is_control:
+        assert batch is not None
+        _replay_marker(header, batch, producers, aborted)
+    else:
+        producers.append_batch(
+            header.producer_id,
+            header.producer_epoch,
+            header.base_sequence,
+            header.base_offset,
+            header.last_offset,
+            header.max_timestamp,
+            header.is_transactional,
+        )
+
+
+def _replay_marker(
+    header: BatchHeader, batch: Buffer, producers: Producers, aborted: TxnIndex
+) -> None:
+    marker = parse_marker(batch)
+    if marker is None:
+        return
+    is_abort = marker.control_type == ControlType.ABORT
+    completed = producers.append_marker(
+        header.producer_id,
+        header.producer_epoch,
+        header.last_offset,
+        marker.coordinator_epoch,
+        header.max_timestamp,
+        is_abort,
+    )
+    known = aborted.aborted
+    if (
+        completed is not None
+        and is_abort
+        and (not known or known[-1].last_offset < completed.last_offset)
+    ):
+        aborted.append(
+            AbortedTxn(
+                completed.producer_id,
+                completed.first_offset,
+                completed.last_offset,
+                producers.last_stable_offset_after(completed),
+            )
+        )
+
+
+def rebuild_producers(
+    fs: FileSystem,
+    folder: str,
+    segments: list[Segment],
+    end_offset: int,
+    epochs: EpochCache,
+    snapshot_offset_max: int,
+) -> Producers:
+    """The producers at the end of a log: the newest sound snapshot and the batches since then."""
+    producers = Producers()
+    offsets = [names.parse_offset(name, names.SNAPSHOT) for name in fs.list(folder)]
+    for offset in sorted((o for o in offsets if o is not None), reverse=True):
+        if offset > min(snapshot_offset_max, end_offset):
+            continue
+        try:
+            restored = snapshots.read(fs, folder, offset)
+        except (snapshots.CorruptSnapshot, OSError):
+            continue
+        for producer in restored:
+            producers.restore(producer)
+        producers.end_offset = offset
+        break
+    replay_from(segments, producers.end_offset, producers, epochs)
+    producers.end_offset = end_offset
+    return producers
+
+
+def replay_from(
+    segments: list[Segment], offset: int, producers: Producers, epochs: EpochCache
+) -> None:
+    """Apply all batches from an offset on; raises BadBatch."""
+    for index, segment in enumerate(segments):
+        if index + 1 < len(segments) and segments[index + 1].base_offset <= offset:
+            continue
+        found = segment.locate(offset) if offset > segment.base_offset else (0, None)
+        if found is None:
+            continue
+        file = segment.file
+        for position, header in iter_headers(
+            file, found[0], segment.size, chunk_bytes=SCAN_CHUNK_BYTES
+        ):
+            batch = file.pread(header.size, position) if header.is_control else None
+            replay(header, batch, producers, epochs, segment.aborted)

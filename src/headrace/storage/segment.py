@@ -1,0 +1,386 @@
+"""One segment: a `.log` file with its offset, time and transaction index, named by base offset."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from headrace.protocol.batch import BatchHeader
+from headrace.storage import names
+from headrace.storage.files import File, FileSystem
+from headrace.storage.offset_index import OffsetIndex
+from headrace.storage.scan import BadBatch, iter_headers
+from headrace.storage.sparse_index import CorruptIndex
+from headrace.storage.time_index import TimeIndex
+from headrace.storage.txn_index import TxnIndex
+
+NO_TIMESTAMP = -1
+RECENT_BATCHES_MAX = 1024
+_RECENT_BATCHES_MIN = 512
+_HINTS_MAX = 64
+_NOWHERE = 1 << 63
+
+
+class Segment:
+    """A log file and what leads into it; only the active one grows."""
+
+    __slots__ = (
+        "_hints",
+        "_max_timestamp_offset",
+        "_unindexed_bytes",
+        "aborted",
+        "base_offset",
+        "checked",
+        "created_ms",
+        "file",
+        "first_timestamp",
+        "folder",
+        "index_damaged",
+        "index_entries_max",
+        "index_interval_bytes",
+        "is_full",
+        "max_timestamp",
+        "offsets",
+        "recent_from",
+        "recent_nexts",
+        "recent_positions",
+        "roll_jitter_ms",
+        "time_entries_max",
+        "times",
+        "trusted_position",
+    )
+
+    def __init__(
+        self,
+        folder: str,
+        base_offset: int,
+        file: File,
+        offsets: OffsetIndex,
+        times: TimeIndex,
+        aborted: TxnIndex,
+        created_ms: int,
+    ) -> None:
+        self.folder = folder
+        self.base_offset = base_offset
+        self.file = file
+        self.offsets = offsets
+        self.times = times
+        self.aborted = aborted
+        self.created_ms = created_ms
+        self.index_interval_bytes = 4096
+        self.index_entries_max = self.time_entries_max = 1 << 31
+        self.is_full = False
+        self.roll_jitter_ms = 0
+        # Timestamp of the first batch, for rolling by time; read by `learn_times`.
+        self.first_timestamp = NO_TIMESTAMP
+        self.max_timestamp = NO_TIMESTAMP
+        self._max_timestamp_offset = -1
+        self._unindexed_bytes = 0
+        # The newest batches, dense: the offset after each and its position in the file. They
+        # answer for offsets from `recent_from` on.
+        self.recent_from = _NOWHERE
+        self.recent_nexts: list[int] = []
+        self.recent_positions: list[int] = []
+        # From here on every batch was checked by this process; below, readers check first.
+        self.trusted_position = file.size
+        # A stretch below it that readers have checked already.
+        self.checked = (0, 0)
+        self.index_damaged = False
+        self._hints: dict[int, int] = {}
+
+    @classmethod
+    def create(cls, fs: FileSystem, folder: str, base_offset: int, created_ms: int) -> Segment:
+        """A new, empty segment; its name is durable after the folder is synced."""
+        stem = os.path.join(folder, names.offset_name(base_offset, ""))
+        file = fs.open(stem + names.LOG, create=True)
+        if file.size:
+            file.truncate(0)
+        for suffix in (names.OFFSET_INDEX, names.TIME_INDEX, names.TXN_INDEX):
+            if fs.exists(stem + suffix):
+                fs.remove(stem + suffix)
+        return cls(
+            folder,
+            base_offset,
+            file,
+            OffsetIndex(fs, stem + names.OFFSET_INDEX),
+            TimeIndex(fs, stem + names.TIME_INDEX),
+            TxnIndex(fs, stem + names.TXN_INDEX),
+            created_ms,
+        )
+
+    @classmethod
+    def open(
+        cls, fs: FileSystem, folder: str, base_offset: int, sizes: Mapping[str, int], now_ms: int
+    ) -> Segment:
+        """A segment that exists, nothing of it read yet; raises CorruptIndex by its sizes."""
+        stem = names.offset_name(base_offset, "")
+        path = os.path.join(folder, stem)
+        return cls(
+            folder,
+            base_offset,
+            fs.open(path + names.LOG, size=sizes[stem + names.LOG]),
+            OffsetIndex(
+                fs,
+                path + names.OFFSET_INDEX,
+                OffsetIndex.entries_in(sizes.get(stem + names.OFFSET_INDEX, 0)),
+            ),
+            TimeIndex(
+                fs,
+                path + names.TIME_INDEX,
+                TimeIndex.entries_in(sizes.get(stem + names.TIME_INDEX, 0)),
+            ),
+            TxnIndex(fs, path + names.TXN_INDEX, sizes.get(stem + names.TXN_INDEX, 0)),
+            now_ms,
+        )
+
+    def configure(self, interval_bytes: int, index_bytes: int, roll_jitter_ms: int) -> None:
+        """Take the settings that matter to the segment that grows."""
+        self.index_interval_bytes = interval_bytes
+        self.index_entries_max = index_bytes // OffsetIndex.ENTRY.size
+        self.time_entries_max = index_bytes // TimeIndex.ENTRY.size - 1
+        self.roll_jitter_ms = roll_jitter_ms
+        self._check_full()
+
+    @property
+    def size(self) -> int:
+        return self.file.size
+
+    def record(self, last_offset: int, position: int, size: int, max_timestamp: int) -> None:
+        """Take note of a batch that was just written at position."""
+        if max_timestamp > self.max_timestamp:
+            self.max_timestamp = max_timestamp
+            self._max_timestamp_offset = last_offset
+        if position == 0:
+            self.first_timestamp = max_timestamp
+        if self._unindexed_bytes > self.index_interval_bytes:
+            self.offsets.append(last_offset - self.base_offset, position)
+            self._index_time()
+            self._unindexed_bytes = 0
+            self._check_full()
+        self._unindexed_bytes += size
+
+    def _check_full(self) -> None:
+        self.is_full = (
+            self.offsets.count >= self.index_entries_max
+            or self.times.count >= self.time_entries_max
+        )
+
+    def remember(self, base_offset: int, next_offset: int, position: int) -> None:
+        """Keep a batch among the newest, which readers at the end find without an index."""
+        nexts = self.recent_nexts
+        if not nexts:
+            self.recent_from = base_offset
+        nexts.append(next_offset)
+        self.recent_positions.append(position)
+        if len(nexts) > RECENT_BATCHES_MAX:
+            self.recent_from = nexts[-_RECENT_BATCHES_MIN - 1]
+            del nexts[:-_RECENT_BATCHES_MIN]
+            del self.recent_positions[:-_RECENT_BATCHES_MIN]
+
+    def forget_recent(self) -> None:
+        """Give the memory of the newest batches back; readers go through the index from now on."""
+        self.recent_from = _NOWHERE
+        self.recent_nexts = []
+        self.recent_positions = []
+
+    def cool(self) -> None:
+        """Give the memory of the indexes back; the next search reads them from disk."""
+        self.offsets.cool()
+        self.times.cool()
+
+    def _index_time(self) -> None:
+        if self.max_timestamp >= 0:
+            self.times.append_if_later(
+                self.max_timestamp, self._max_timestamp_offset - self.base_offset
+            )
+
+    def seal(self) -> None:
+        """Write the indexes in full, with a last time entry that covers the whole segment."""
+        self._index_time()
+        self.offsets.write()
+        self.times.write()
+
+    def unsynced_index_files(self) -> list[File]:
+        """Index files with entries that were never handed to a sync."""
+        files = (
+            self.offsets.unsynced_file(),
+            self.times.unsynced_file(),
+            self.aborted.unsynced_file(),
+        )
+        return [file for file in files if file is not None]
+
+    def learn_times(self) -> None:
+        """Read the first and the greatest timestamp of a loaded segment."""
+        if self.size and self.first_timestamp == NO_TIMESTAMP:
+            _, header = next(iter_headers(self.file, 0, self.size))
+            self.first_timestamp = header.max_timestamp
+        last = self.times.last()
+        if last is not None and last[0] > self.max_timestamp:
+            self.max_timestamp = last[0]
+            self._max_timestamp_offset = self.base_offset + last[1]
+
+    def largest_timestamp(self) -> int:
+        """The greatest timestamp in the segment, for retention and lookups by time."""
+        if self.max_timestamp == NO_TIMESTAMP and self.size:
+            self.learn_times()
+        return self.max_timestamp
+
+    @property
+    def max_timestamp_offset(self) -> int:
+        """The last offset of the batch that brought the greatest timestamp."""
+        self.largest_timestamp()
+        return self._max_timestamp_offset
+
+    def modified_ms(self) -> int:
+        """When the log file was last written, for segments whose records have no timestamps."""
+        return self.offsets.fs.modified_ms(self.file.path)
+
+    def locate(self, offset: int, wait: bool = True) -> tuple[int, BatchHeader] | None:
+        """Position and header of the first batch that ends at or after offset.
+
+        Raises BadBatch for damage on the way, BlockingIOError when wait is off and disk is needed.
+        """
+        start = self._hints.get(offset)
+        if start is None:
+            start = self._indexed_position(offset, wait)
+        expected = self.base_offset
+        for position, header in iter_headers(self.file, start, self.size, wait=wait):
+            if header.base_offset < expected:
+                raise BadBatch(position, f"offset {header.base_offset} is below {expected}")
+            expected = header.next_offset
+            if expected > offset:
+                return position, header
+        return None
+
+    def trusted_end(self, position: int) -> int:
+        """Up to where batches from position on need no check; position itself if they do."""
+        if position >= self.trusted_position:
+            return self.size
+        start, end = self.checked
+        if not start <= position < end:
+            return position
+        return self.size if end >= self.trusted_position else end
+
+    def mark_checked(self, start: int, end: int) -> None:
+        """Remember that the batches from start to end are right."""
+        known_start, known_end = self.checked
+        if known_start <= start <= known_end:
+            self.checked = (known_start, max(end, known_end))
+        else:
+            self.checked = (start, end)
+
+    def hint(self, offset: int, position: int) -> None:
+        """Remember where the batch of an offset starts, for a reader that comes back for more."""
+        hints = self._hints
+        if len(hints) >= _HINTS_MAX:
+            hints.pop(next(iter(hints)), None)
+        hints[offset] = position
+
+    def _indexed_position(self, offset: int, wait: bool) -> int:
+        """Where to start looking for an offset; 0 when the index is of no help."""
+        if self.index_damaged:
+            return 0
+        try:
+            entry = self.offsets.floor(offset - self.base_offset, wait)
+        except CorruptIndex:
+            self.index_damaged = True
+            return 0
+        if entry is None:
+            return 0
+        relative, position = entry
+        # An entry names the last offset of the batch at its position: one that does not is a lie.
+        try:
+            _, header = next(iter_headers(self.file, position, self.size, wait=wait))
+            truthful = header.last_offset == self.base_offset + relative
+        except (BadBatch, StopIteration):
+            truthful = False
+        if not truthful:
+            self.index_damaged = True
+            return 0
+        return position
+
+    def truncate(self, position: int, next_offset: int) -> None:
+        """Cut the log file at a batch boundary, and the indexes to what is left."""
+        self.file.truncate(position)
+        self.keep_indexes(position, next_offset)
+        self.trusted_position = min(self.trusted_position, position)
+        self.checked = (0, 0)
+        self.forget_recent()
+        self._hints.clear()
+
+    def keep_indexes(self, position: int, next_offset: int) -> None:
+        """Drop index entries of batches at or after position, and learn where appends go on."""
+        self.offsets.keep_below_value(position)
+        self.times.keep_below_value(next_offset - self.base_offset)
+        self.aborted.keep_below(next_offset)
+        self.max_timestamp = self.first_timestamp = NO_TIMESTAMP
+        self._max_timestamp_offset = -1
+        self.relearn(position)
+
+    def reset_indexes(self) -> None:
+        """Drop all index entries, to build them again with `record`."""
+        self.offsets.reset([])
+        self.times.reset([])
+        self.aborted.reset([])
+        self.max_timestamp = self.first_timestamp = NO_TIMESTAMP
+        self._max_timestamp_offset = -1
+        self._unindexed_bytes = 0
+
+    def last_indexed_position(self) -> int:
+        last = self.offsets.last()
+        return last[1] if last else 0
+
+    def relearn(self, end: int | None = None) -> int:
+        """Set what appends need from the indexes and the batches behind them; the end offset.
+
+        Raises BadBatch and CorruptIndex.
+        """
+        end = self.size if end is None else end
+        self.learn_times()
+        start = self.last_indexed_position()
+        end_offset = self.base_offset
+        self._unindexed_bytes = 0
+        for position, header in iter_headers(self.file, start, end):
+            end_offset = header.next_offset
+            if header.max_timestamp > self.max_timestamp:
+                self.max_timestamp = header.max_timestamp
+                self._max_timestamp_offset = header.last_offset
+            self._unindexed_bytes = position + header.size - start
+        return end_offset
+
+    def files(self) -> list[str]:
+        return [self.file.path, self.offsets.path, self.times.path, self.aborted.path]
+
+    def rename(self, fs: FileSystem, suffix: str) -> None:
+        """Add a suffix to the names of all files that exist, keeping readers on the same bytes."""
+        self.hold()
+        for path in self.files():
+            if fs.exists(path):
+                fs.rename(path, path + suffix)
+        self.renamed(suffix)
+
+    def hold(self) -> None:
+        """Keep reading the files of today, even after their names go to others."""
+        self.file.hold()
+        self.offsets.hold()
+        self.times.hold()
+        self.aborted.hold()
+
+    def renamed(self, suffix: str) -> None:
+        """Follow a rename of the files."""
+        self.file.path += suffix
+        for index in (self.offsets, self.times, self.aborted):
+            index.renamed(index.path + suffix)
+
+    def remove(self, fs: FileSystem) -> None:
+        """Close and delete all files; readers in the middle of a read finish it."""
+        self.close()
+        for path in self.files():
+            if fs.exists(path):
+                fs.remove(path)
+
+    def close(self) -> None:
+        self.file.close()
+        self.offsets.close()
+        self.times.close()
+        self.aborted.close()

@@ -1,0 +1,50 @@
+"""A piece of a log file that a reader gets: where it lies, not what it holds."""
+
+from __future__ import annotations
+
+from headrace.storage.files import File
+
+# The kernel reads ahead at least this much, so one probe speaks for so many bytes.
+_PROBE_STEP_BYTES = 128 << 10
+
+
+class Slice:
+    """Bytes of one file; copied only when read, or never with sendfile."""
+
+    __slots__ = ("file", "length", "position")
+
+    def __init__(self, file: File, position: int, length: int) -> None:
+        self.file = file
+        self.position = position
+        self.length = length
+
+    def __len__(self) -> int:
+        return self.length
+
+    def read(self) -> bytes | bytearray:
+        """The bytes; waits for the disk when it has to."""
+        return self.file.pread(self.length, self.position)
+
+    def read_nowait(self) -> bytes | bytearray | None:
+        """The bytes, or None when the disk would have to be waited for."""
+        return self.file.pread_nowait(self.length, self.position)
+
+    def is_resident(self) -> bool:
+        """Whether the bytes are most likely in the page cache, found by looking at a few."""
+        probe = self.file.pread_nowait
+        position, last = self.position, self.position + self.length - 1
+        while position < last:
+            if probe(1, position) is None:
+                return False
+            position += _PROBE_STEP_BYTES
+        return self.length == 0 or probe(1, last) is not None
+
+    def split(self, length: int) -> tuple[Slice, Slice | None]:
+        """The first length bytes and, if there are more, the rest."""
+        if length >= self.length:
+            return self, None
+        rest = Slice(self.file, self.position + length, self.length - length)
+        return Slice(self.file, self.position, length), rest
+
+    def __repr__(self) -> str:
+        return f"Slice({self.file.path!r}, {self.position}, {self.length})"

@@ -1,0 +1,65 @@
+"""A pool of threads that sync logs: one sync in flight per log, many appends per sync."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from headrace.storage.flush import Flush
+    from headrace.storage.log import Log
+
+Callback = Callable[[OSError | None], None]
+Post = Callable[..., object]
+
+
+class Syncer:
+    """Runs flushes off the loop thread; all methods are called on the loop thread.
+
+    A request made while its log is being synced waits for the next sync, which covers everything
+    written by then. `post` hands a call back to the loop thread (`loop.call_soon_threadsafe`).
+    """
+
+    def __init__(self, threads: int, post: Post) -> None:
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="headrace-sync")
+        self._post = post
+        # Logs in flight, each with those that asked meanwhile.
+        self._waiting: dict[Log, list[Callback]] = {}
+
+    def request(self, log: Log, callback: Callback) -> None:
+        """Sync what a log has written by now; callback gets None, or the error, once.
+
+        A log that is offline is not synced again: what the kernel failed to write it may have
+        dropped, and a second sync could lie.
+        """
+        waiting = self._waiting.get(log)
+        if waiting is not None:
+            waiting.append(callback)
+        else:
+            self._start(log, [callback])
+
+    def close(self) -> None:
+        """Wait for the syncs in flight and stop the threads."""
+        self._pool.shutdown()
+
+    def _start(self, log: Log, callbacks: list[Callback]) -> None:
+        flush = log.begin_flush() if log.offline is None else None
+        if flush is None:
+            for callback in callbacks:
+                callback(log.offline)
+            return
+        self._waiting[log] = []
+        self._pool.submit(self._run, log, flush, callbacks)
+
+    def _run(self, log: Log, flush: Flush, callbacks: list[Callback]) -> None:
+        flush.run()
+        self._post(self._finish, log, flush, callbacks)
+
+    def _finish(self, log: Log, flush: Flush, callbacks: list[Callback]) -> None:
+        log.complete_flush(flush)
+        asked_meanwhile = self._waiting.pop(log)
+        for callback in callbacks:
+            callback(flush.error)
+        if asked_meanwhile:
+            self._start(log, asked_meanwhile)

@@ -1,0 +1,135 @@
+"""Taking data away from a log: at its start by retention and DeleteRecords, at its end by leaders.
+
+A deleted segment is first renamed to `.deleted`, so that a crash cannot bring it back half, and
+removed later, so that readers which already hold a piece of it can finish.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from headrace.protocol.errors import ErrorCode, KafkaError
+from headrace.storage import names
+from headrace.storage.replay import rebuild_producers
+from headrace.storage.segment import Segment
+
+if TYPE_CHECKING:
+    from headrace.storage.log import Log
+
+UP_TO_HIGH_WATERMARK = -1
+
+
+def delete_records(log: Log, offset: int) -> int:
+    """Move the start of the log up to an offset (-1: the high watermark); the new start.
+
+    Durable after the next checkpoint. Segments below it go with the next retention run.
+    """
+    if offset == UP_TO_HIGH_WATERMARK:
+        offset = log.high_watermark
+    if not 0 <= offset <= log.high_watermark:
+        raise KafkaError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"records can be deleted up to the high watermark {log.high_watermark}, not {offset}",
+        )
+    advance_start(log, offset)
+    return log.start_offset
+
+
+def advance_start(log: Log, offset: int) -> None:
+    if offset > log.start_offset:
+        log.start_offset = offset
+        log.epochs.truncate_start(offset)
+        # Reads of the newest batches do not look at the start: send those below it elsewhere.
+        log.active.recent_from = max(log.active.recent_from, offset)
+
+
+def delete_oldest(log: Log, count: int, now_ms: int) -> int:
+    """Delete the oldest segments; all of them only if a new, empty one follows. The bytes freed."""
+    if count <= 0 or log.swapping:
+        return 0
+    if count >= len(log.segments):
+        log.roll(now_ms)
+        count = min(count, len(log.segments) - 1)
+    doomed = log.segments[:count]
+    for segment in doomed:
+        log.discard(segment, now_ms)
+    log.set_segments(log.segments[count:])
+    advance_start(log, log.segments[0].base_offset)
+    _remove_snapshots(log, below=log.segments[0].base_offset)
+    return sum(segment.size for segment in doomed)
+
+
+def truncate_to(log: Log, offset: int, now_ms: int) -> None:
+    """Drop the batches that reach offset or beyond; durable when this returns.
+
+    The recovery point is lowered first: a crash must not trust what is appended here next because
+    of a checkpoint that spoke of something else.
+    """
+    if offset >= log.end_offset:
+        return
+    if offset < log.segments[0].base_offset:
+        restart_at(log, offset, now_ms)
+        return
+    log.lower_recovery_point(offset)
+    keep = [segment for segment in log.segments if segment.base_offset <= offset]
+    for segment in log.segments[len(keep) :]:
+        segment.remove(log.fs)
+    last = keep[-1]
+    found = last.locate(offset)
+    end_offset = offset
+    if found is not None:
+        position, header = found
+        end_offset = min(offset, header.base_offset)
+        last.truncate(position, end_offset)
+    log.set_segments(keep)
+    _ended_at(log, end_offset)
+    log.epochs.truncate_end(end_offset)
+    _remove_snapshots(log, above=end_offset)
+    last.file.sync()
+    log.fs.sync_dir(log.dir)
+    log.producers = rebuild_producers(
+        log.fs, log.dir, log.segments, log.end_offset, log.epochs, log.end_offset
+    )
+    log.high_watermark = min(log.high_watermark, end_offset)
+
+
+def restart_at(log: Log, offset: int, now_ms: int) -> None:
+    """Drop everything and begin again, empty, at an offset; durable when this returns."""
+    log.lower_recovery_point(0)
+    for segment in log.segments:
+        segment.remove(log.fs)
+    log.set_segments([Segment.create(log.fs, log.dir, offset, now_ms)])
+    log.start_offset = offset
+    _ended_at(log, offset)
+    log.epochs.clear()
+    log.producers.clear()
+    _remove_snapshots(log, below=1 << 63)
+    log.fs.sync_dir(log.dir)
+
+
+def _ended_at(log: Log, end_offset: int) -> None:
+    log.end_offset = end_offset
+    log.start_offset = min(log.start_offset, end_offset)
+    log.synced_offset = min(log.synced_offset, end_offset)
+    log.recovery_point = min(log.recovery_point, end_offset)
+    log.high_watermark = min(log.high_watermark, end_offset)
+    log.cap_flushes(end_offset)
+
+
+def remove_stray_snapshots(log: Log, newest: int) -> None:
+    """Drop snapshots that neither begin a segment nor are the newest."""
+    wanted = {newest, *(segment.base_offset for segment in log.segments)}
+    for name in log.fs.list(log.dir):
+        for suffix in (names.SNAPSHOT, names.RECENT_BATCHES):
+            offset = names.parse_offset(name, suffix)
+            if offset is not None and offset < newest and offset not in wanted:
+                log.fs.remove(os.path.join(log.dir, name))
+
+
+def _remove_snapshots(log: Log, below: int = -1, above: int = 1 << 63) -> None:
+    for name in log.fs.list(log.dir):
+        for suffix in (names.SNAPSHOT, names.RECENT_BATCHES):
+            offset = names.parse_offset(name, suffix)
+            if offset is not None and (offset < below or offset > above):
+                log.fs.remove(os.path.join(log.dir, name))

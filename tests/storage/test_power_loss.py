@@ -1,0 +1,184 @@
+"""A log on a disk that loses power: what was acknowledged is there, what is there was appended."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from headrace.storage import Log, LogConfig, LogManager
+from headrace.storage.files import FileSystem
+from tests.storage.batches import NOW_MS, append_marker, batch, checkpoint, flush, read_all
+from tests.storage.faulty_files import PowerCut, PowerLossFileSystem
+
+CONFIG = LogConfig(segment_bytes=900, index_interval_bytes=150, max_message_bytes=600)
+TOPIC_ID = bytes(range(16))
+
+
+class History:
+    """What a run did: every value by offset, what was acknowledged, what may have been deleted."""
+
+    def __init__(self) -> None:
+        self.written: dict[int, bytes] = {}
+        self.acknowledged = 0
+        self.deleted_below = 0
+        self.sequence = 0
+
+
+def manager_on(fs: FileSystem) -> LogManager:
+    manager = LogManager(fs, ["/data"], CONFIG, lambda: NOW_MS, rng=random.Random(0))
+    manager.load()
+    return manager
+
+
+def run_workload(fs: FileSystem, history: History, rng: random.Random, steps: int) -> None:
+    """Open the folder and do random things until the end or until the power fails."""
+    manager = manager_on(fs)
+    log = manager.get("t", 0) or manager.create("t", 0, TOPIC_ID)
+    check(log, history)
+    for producer in log.producers:
+        history.sequence = producer.next_sequence
+    history.written = {o: v for o, v in history.written.items() if o < log.end_offset}
+    for _ in range(steps):
+        _step(manager, log, history, rng)
+    manager.close()
+    history.acknowledged = log.end_offset
+
+
+def _step(manager: LogManager, log: Log, history: History, rng: random.Random) -> None:
+    choice = rng.random()
+    if choice < 0.6:
+        values = [rng.randbytes(rng.randint(1, 60)) for _ in range(rng.randint(1, 3))]
+        for delta, value in enumerate(values):
+            history.written[log.end_offset + delta] = value
+        idempotent = rng.random() < 0.5
+        data = batch(
+            values,
+            producer_id=7 if idempotent else -1,
+            epoch=0 if idempotent else -1,
+            sequence=history.sequence if idempotent else -1,
+        )
+        info = log.append(data, leader_epoch=0, now_ms=NOW_MS)
+        assert not info.duplicate
+        if idempotent:
+            history.sequence += len(values)
+    elif choice < 0.85:
+        flush(log)
+        log.high_watermark = log.synced_offset
+        history.acknowledged = max(history.acknowledged, log.synced_offset)
+    elif choice < 0.9:
+        manager.checkpoint()
+        history.acknowledged = max(history.acknowledged, log.recovery_point)
+    elif choice < 0.93:
+        log.roll(NOW_MS)
+    elif choice < 0.96:
+        history.deleted_below = max(history.deleted_below, rng.randint(0, log.synced_offset))
+        log.high_watermark = log.synced_offset
+        log.delete_records(history.deleted_below)
+        manager.run_retention(NOW_MS)
+    else:
+        purge = manager.begin_purge(NOW_MS + CONFIG.file_delete_delay_ms)
+        if purge is not None:
+            purge.run()
+
+
+def check(log: Log, history: History) -> None:
+    """Acknowledged records are there, and all that is there is what was written."""
+    assert log.end_offset >= history.acknowledged
+    assert log.start_offset <= history.deleted_below or history.deleted_below == 0
+    assert log.synced_offset == log.end_offset
+    found = {record.offset: record.value for record in read_all(log)}
+    for offset, value in found.items():
+        assert history.written[offset] == value
+    for offset in range(max(log.start_offset, history.deleted_below), log.end_offset):
+        assert offset in found, f"{offset} is missing"
+    for segment, following in zip(log.segments, log.segments[1:], strict=False):
+        assert segment.base_offset < following.base_offset
+
+
+def count_operations(seed: int, steps: int) -> int:
+    fs = PowerLossFileSystem()
+    run_workload(fs, History(), random.Random(seed), steps)
+    return fs.operations
+
+
+def crash_everywhere(seed: int, steps: int, states: int) -> int:
+    """Crash at every operation of a run, in several ways; how many crashes were survived."""
+    total = count_operations(seed, steps)
+    crashes = 0
+    for cut_at in range(total + 1):
+        fs = PowerLossFileSystem()
+        fs.cut_at = cut_at
+        history = History()
+        try:
+            run_workload(fs, history, random.Random(seed), steps)
+        except PowerCut:
+            pass
+        rng = random.Random(seed * 100_003 + cut_at)
+        for state in range(states):
+            if state == 0:
+                after = fs.crash()
+            elif state == 1:
+                after = fs.crash(rng, keep_probability=1)
+            else:
+                after = fs.crash(rng, keep_probability=rng.choice([0.1, 0.5, 0.9]))
+            crashes += 1 + survive(after, history, rng)
+    return crashes
+
+
+def survive(fs: PowerLossFileSystem, history: History, rng: random.Random) -> int:
+    """Recover, with the power failing again on the way now and then, and write some more."""
+    crashes = 0
+    copy = History()
+    copy.written = dict(history.written)
+    copy.acknowledged = history.acknowledged
+    copy.deleted_below = history.deleted_below
+    while rng.random() < 0.3:
+        fs.cut_at = rng.randint(0, 12)
+        try:
+            run_workload(fs, copy, rng, 2)
+        except PowerCut:
+            pass
+        fs = fs.crash(rng, keep_probability=rng.choice([0.0, 0.5, 1]))
+        crashes += 1
+    run_workload(fs, copy, rng, 3)
+    return crashes
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_acknowledged_records_survive_a_crash_at_every_operation(seed: int) -> None:
+    assert crash_everywhere(seed, steps=25, states=4) > 100
+
+
+@pytest.mark.long
+def test_twenty_thousand_crash_points_lose_nothing() -> None:
+    crashes = 0
+    seed = 1000
+    while crashes < 20_000:
+        crashes += crash_everywhere(seed, steps=60, states=6)
+        seed += 1
+
+
+def test_transactions_are_rebuilt_after_a_crash() -> None:
+    fs = PowerLossFileSystem()
+    manager = manager_on(fs)
+    log = manager.create("t", 0, TOPIC_ID)
+    for sequence in range(3):
+        data = batch([b"v"], producer_id=1, epoch=0, sequence=sequence, transactional=True)
+        log.append(data, leader_epoch=0, now_ms=NOW_MS)
+    append_marker(log, 1, 0, commit=False)
+    manager.checkpoint()
+    data = batch([b"w"], producer_id=1, epoch=0, sequence=3, transactional=True)
+    log.append(data, leader_epoch=0, now_ms=NOW_MS)
+    append_marker(log, 1, 0, commit=False)
+    data = batch([b"x"], producer_id=2, epoch=0, sequence=0, transactional=True)
+    log.append(data, leader_epoch=0, now_ms=NOW_MS)
+    flush(log)
+    checkpoint(log)
+    after = manager_on(fs.crash()).get("t", 0)
+    assert after is not None
+    assert after.aborted_transactions(0, 7) == [(1, 0), (1, 4)]
+    assert after.first_unstable_offset == 6
+    producer = after.producers.get(1)
+    assert producer is not None
+    assert producer.next_sequence == 4
