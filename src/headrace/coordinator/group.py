@@ -1,0 +1,377 @@
+"""One classic group: its members, the round they are in, and the generation that is stored."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from headrace.coordinator.effects import Token
+from headrace.coordinator.records import NO_TIMESTAMP, Generation, StoredMember
+from headrace.coordinator.states import TRANSITIONS, Event, State, moved
+from headrace.coordinator.subscriptions import CONSUMER_PROTOCOL_TYPE, subscribed_topics
+from headrace.protocol.errors import ErrorCode
+
+# A member's protocols in its order of preference: name and opaque metadata.
+Protocols = tuple[tuple[str, bytes], ...]
+
+
+class Member:
+    """One member of a group."""
+
+    __slots__ = (
+        "alarm_ms",
+        "assignment",
+        "client_host",
+        "client_id",
+        "deadline_ms",
+        "instance_id",
+        "is_new",
+        "member_id",
+        "protocols",
+        "rebalance_timeout_ms",
+        "session_timeout_ms",
+    )
+
+    def __init__(
+        self,
+        *,
+        member_id: str,
+        instance_id: str | None,
+        client_id: str,
+        client_host: str,
+        rebalance_timeout_ms: int,
+        session_timeout_ms: int,
+        protocols: Protocols,
+        assignment: bytes = b"",
+        is_new: bool = False,
+    ) -> None:
+        self.member_id = member_id
+        self.instance_id = instance_id
+        self.client_id = client_id
+        self.client_host = client_host
+        self.rebalance_timeout_ms = rebalance_timeout_ms
+        self.session_timeout_ms = session_timeout_ms
+        self.protocols = protocols
+        self.assignment = assignment
+        # New until its first join is answered: it does not know its id and cannot send heartbeats.
+        self.is_new = is_new
+        # The session ends at `deadline_ms`; the timer that will look at it rings at `alarm_ms`.
+        # A heartbeat moves the deadline only, so that it costs no timer.
+        self.deadline_ms = 0
+        self.alarm_ms: int | None = None
+
+    def beat(self, monotonic_ms: int) -> None:
+        """Let the session last; a new member's first one is longer and is not cut short."""
+        deadline_ms = monotonic_ms + self.session_timeout_ms
+        if deadline_ms > self.deadline_ms:
+            self.deadline_ms = deadline_ms
+
+    def subscription(self, protocol: str | None) -> bytes:
+        """The member's metadata for a protocol."""
+        return next((metadata for name, metadata in self.protocols if name == protocol), b"")
+
+    def stored(self, protocol: str | None) -> StoredMember:
+        """The member as the log keeps it."""
+        return StoredMember(
+            self.member_id,
+            self.instance_id,
+            self.client_id,
+            self.client_host,
+            self.rebalance_timeout_ms,
+            self.session_timeout_ms,
+            self.subscription(protocol),
+            self.assignment,
+        )
+
+
+class Group:
+    """A group in memory; `install` alone takes over what was stored."""
+
+    __slots__ = (
+        "_common",
+        "arriving",
+        "generation",
+        "group_id",
+        "initial_delay_ms",
+        "initial_left_ms",
+        "instances",
+        "is_initial",
+        "joins",
+        "leader",
+        "members",
+        "newcomer",
+        "pending",
+        "protocol",
+        "protocol_type",
+        "state",
+        "stored",
+        "subscribed",
+        "syncs",
+        "unsynced",
+    )
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.state = State.EMPTY
+        self.generation = 0
+        # None for a group that only ever stored offsets ("simple").
+        self.protocol_type: str | None = None
+        self.protocol: str | None = None
+        self.leader: str | None = None
+        self.members: dict[str, Member] = {}
+        self.instances: dict[str, str] = {}
+        # Ids given out (KIP-394) whose owners have not come back with them yet.
+        self.pending: set[str] = set()
+        # Who waits for the end of the joining, and for an assignment.
+        self.joins: dict[str, Token] = {}
+        self.syncs: dict[str, Token] = {}
+        # Members that have yet to ask for their assignment in this generation.
+        self.unsynced: set[str] = set()
+        # Static members under their new ids, until the record that names them is replayed.
+        self.arriving: dict[str, Member] = {}
+        # The first rebalance of an empty group waits for more members to come.
+        self.is_initial = False
+        self.newcomer = False
+        self.initial_delay_ms = 0
+        self.initial_left_ms = 0
+        # Topics that the members subscribe to; None when that is not known.
+        self.subscribed: frozenset[str] | None = None
+        # What the log says of this group; None when it says nothing.
+        self.stored: Generation | None = None
+        self._common: set[str] | None = None
+
+    # Members.
+
+    def add(self, member: Member) -> None:
+        """Take a member in; the first one leads."""
+        self.pending.discard(member.member_id)
+        self.members[member.member_id] = member
+        if member.instance_id is not None:
+            self.instances[member.instance_id] = member.member_id
+        if self.leader is None:
+            self.leader = member.member_id
+        names = {name for name, _ in member.protocols}
+        if len(self.members) == 1:
+            self._common = names
+        elif self._common is not None:
+            self._common &= names
+
+    def remove(self, member_id: str) -> None:
+        """Let a member go; who waits in its name must have been answered before."""
+        self.pending.discard(member_id)
+        self.unsynced.discard(member_id)
+        self.joins.pop(member_id, None)
+        self.syncs.pop(member_id, None)
+        member = self.members.pop(member_id, None)
+        if member is None:
+            return
+        self._common = None
+        if member.instance_id is not None:
+            self.instances.pop(member.instance_id, None)
+        if self.leader == member_id:
+            self.leader = next(iter(self.members), None)
+
+    def swap(self, old_id: str, member: Member) -> None:
+        """Put a static member under its new id into the place of its old one."""
+        self.members = {
+            member.member_id if member_id == old_id else member_id: (
+                member if member_id == old_id else other
+            )
+            for member_id, other in self.members.items()
+        }
+        assert member.instance_id is not None
+        self.instances[member.instance_id] = member.member_id
+        if self.leader == old_id:
+            self.leader = member.member_id
+        if old_id in self.unsynced:
+            self.unsynced.remove(old_id)
+            self.unsynced.add(member.member_id)
+        self.joins.pop(old_id, None)
+        self.syncs.pop(old_id, None)
+        self._common = None
+
+    def update(
+        self,
+        member: Member,
+        *,
+        protocols: Protocols,
+        rebalance_timeout_ms: int,
+        session_timeout_ms: int,
+    ) -> None:
+        """Take over what a member says of itself when it joins again."""
+        if protocols != member.protocols:
+            self._common = None
+        member.protocols = protocols
+        member.rebalance_timeout_ms = rebalance_timeout_ms
+        member.session_timeout_ms = session_timeout_ms
+
+    def check(self, member_id: str, instance_id: str | None) -> ErrorCode:
+        """Whether a request comes from a member, and from the only one with its instance id."""
+        if instance_id is not None:
+            known = self.instances.get(instance_id)
+            if known is None:
+                return ErrorCode.UNKNOWN_MEMBER_ID
+            if known != member_id:
+                return ErrorCode.FENCED_INSTANCE_ID
+        return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
+
+    @property
+    def all_joined(self) -> bool:
+        """Whether nobody is left to wait for in this joining."""
+        return len(self.joins) == len(self.members) and not self.pending
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """How long a rebalance may take: the slowest member decides."""
+        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+
+    # Protocols.
+
+    @property
+    def is_consumer(self) -> bool:
+        """Whether the members' metadata are consumer subscriptions."""
+        return self.protocol_type == CONSUMER_PROTOCOL_TYPE
+
+    def supports(self, protocol_type: str, protocols: Protocols) -> bool:
+        """Whether a member with these protocols could be in the group."""
+        if not self.members and self.state is State.EMPTY:
+            return bool(protocol_type and protocols)
+        if not self.members:
+            return protocol_type == self.protocol_type and bool(protocols)
+        if self._common is None:
+            self._common = common_protocols(self.members.values())
+        return protocol_type == self.protocol_type and any(
+            name in self._common for name, _ in protocols
+        )
+
+    def subscribes_to(self, topic: str) -> bool:
+        """Whether a member may be consuming the topic; yes when that is not known."""
+        return self.is_consumer if self.subscribed is None else topic in self.subscribed
+
+    # The round.
+
+    def move(self, event: Event) -> None:
+        """Follow the table of transitions."""
+        self.state = moved(self.state, event)
+
+    def begin_generation(self) -> None:
+        """The joining is over with members: the next generation waits for its shares."""
+        self.move(Event.JOINED)
+        self.generation += 1
+        self.protocol = chosen_protocol(self.members.values())
+        self.subscribed = self._subscriptions()
+        self.is_initial = False
+
+    def shares(
+        self, assignments: dict[str, bytes], state_timestamp_ms: int, members: Iterable[Member]
+    ) -> Generation:
+        """The current generation with these shares, to be stored."""
+        return Generation(
+            generation=self.generation,
+            protocol_type=self.protocol_type or "",
+            protocol=self.protocol,
+            leader=self.leader,
+            state_timestamp_ms=state_timestamp_ms,
+            members=tuple(
+                member.stored(self.protocol)._replace(
+                    assignment=assignments.get(member.member_id, b"")
+                )
+                for member in members
+            ),
+        )
+
+    def emptied(self, state_timestamp_ms: int) -> Generation:
+        """The next generation without members, to be stored."""
+        return Generation(
+            self.generation + 1, self.protocol_type or "", None, None, state_timestamp_ms, ()
+        )
+
+    def install(self, generation: Generation) -> None:
+        """Take over a generation that is in the log.
+
+        While the group is live the record is its own, and completes a step that waits for it.
+        Anything else is history being read, and the group becomes what the record says.
+        """
+        self.stored = generation
+        event = Event.ASSIGNED if generation.members else Event.EMPTIED
+        next_generation = self.generation + (event is Event.EMPTIED)
+        if (self.state, event) in TRANSITIONS and generation.generation == next_generation:
+            self.move(event)
+        else:
+            self.state = State.STABLE if generation.members else State.EMPTY
+            self.joins.clear()
+            self.syncs.clear()
+            self.pending.clear()
+            self.unsynced.clear()
+        self.members = {
+            stored.member_id: self._member_for(stored, generation.protocol)
+            for stored in generation.members
+        }
+        self.instances = {
+            member.instance_id: member_id
+            for member_id, member in self.members.items()
+            if member.instance_id is not None
+        }
+        self.arriving.clear()
+        self.unsynced &= self.members.keys()
+        self.generation = generation.generation
+        self.protocol_type = generation.protocol_type or None
+        self.protocol = generation.protocol
+        self.leader = generation.leader
+        self.subscribed = self._subscriptions()
+        self.is_initial = False
+        self._common = None
+
+    def _member_for(self, stored: StoredMember, protocol: str | None) -> Member:
+        """The live member that a record describes; else one as far as the log knows it.
+
+        The log knows only the chosen one of a member's protocols.
+        """
+        live = self.members.get(stored.member_id) or self.arriving.get(stored.member_id)
+        if live is not None:
+            live.assignment = stored.assignment
+            if live.stored(protocol) == stored:
+                return live
+        return Member(
+            member_id=stored.member_id,
+            instance_id=stored.instance_id,
+            client_id=stored.client_id,
+            client_host=stored.client_host,
+            rebalance_timeout_ms=stored.rebalance_timeout_ms,
+            session_timeout_ms=stored.session_timeout_ms,
+            protocols=((protocol or "", stored.subscription),),
+            assignment=stored.assignment,
+        )
+
+    @property
+    def empty_since_ms(self) -> int | None:
+        """When the last member left; None when that was never noted."""
+        if self.stored is None or self.stored.state_timestamp_ms == NO_TIMESTAMP:
+            return None
+        return self.stored.state_timestamp_ms
+
+    def _subscriptions(self) -> frozenset[str] | None:
+        if not self.is_consumer:
+            return None
+        return subscribed_topics(
+            member.subscription(self.protocol) for member in self.members.values()
+        )
+
+
+def common_protocols(members: Iterable[Member]) -> set[str]:
+    """The names that every member supports."""
+    sets = [{name for name, _ in member.protocols} for member in members]
+    return set.intersection(*sets) if sets else set()
+
+
+def chosen_protocol(members: Iterable[Member]) -> str | None:
+    """The protocol with the most votes; each member votes for the first one that all support.
+
+    Of two with the same votes, the one wins that an earlier member voted for.
+    """
+    members = list(members)
+    common = common_protocols(members)
+    votes = Counter(
+        next(name for name, _ in member.protocols if name in common) for member in members if common
+    )
+    return max(votes, key=lambda name: votes[name], default=None)

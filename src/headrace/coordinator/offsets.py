@@ -1,0 +1,112 @@
+"""The committed offsets of a coordinator's groups, and which of them have expired."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from headrace.coordinator.group import Group
+from headrace.coordinator.records import NO_TIMESTAMP, Commit, OffsetChange
+from headrace.coordinator.states import State
+from headrace.coordinator.undecided import Undecided
+
+NO_OFFSETS: Mapping[str, Mapping[int, Commit]] = {}
+NO_PRODUCER_ID = -1
+
+
+class Offsets:
+    """Commits by group, topic and partition; `replay` alone changes them."""
+
+    def __init__(self) -> None:
+        self._commits: dict[str, dict[str, dict[int, Commit]]] = {}
+        self._undecided: Undecided[tuple[str, str, int], Commit] = Undecided()
+
+    def get(self, group_id: str, topic: str, partition: int) -> Commit | None:
+        """What was committed for a partition."""
+        return self._commits.get(group_id, NO_OFFSETS).get(topic, {}).get(partition)
+
+    def of_group(self, group_id: str) -> Mapping[str, Mapping[int, Commit]]:
+        """What a group has committed, by topic and partition."""
+        return self._commits.get(group_id, NO_OFFSETS)
+
+    def groups(self) -> Iterator[str]:
+        """The groups that have committed anything."""
+        return iter(self._commits)
+
+    def is_unstable(self, group_id: str, topic: str, partition: int) -> bool:
+        """Whether an open transaction has committed an offset for the partition."""
+        return bool(self._undecided) and (group_id, topic, partition) in self._undecided
+
+    def has_unstable(self, group_id: str) -> bool:
+        """Whether an open transaction has committed an offset of the group."""
+        return any(key[0] == group_id for key in self._undecided)
+
+    def replay(self, change: OffsetChange, producer_id: int = NO_PRODUCER_ID) -> None:
+        """Take over a record of the log; a producer's id means that it is in a transaction."""
+        group_id, topic, partition, commit = change
+        if commit is not None and producer_id != NO_PRODUCER_ID:
+            self._undecided.put(producer_id, (group_id, topic, partition), commit)
+            return
+        if self._undecided:
+            self._undecided.settle((group_id, topic, partition))
+        if commit is None:
+            self._remove(group_id, topic, partition)
+        else:
+            self._put(group_id, topic, partition, commit)
+
+    def end_transaction(self, producer_id: int, *, committed: bool) -> None:
+        """Take over a transaction marker of the log."""
+        for (group_id, topic, partition), commit in self._undecided.end(
+            producer_id, committed=committed
+        ).items():
+            self._put(group_id, topic, partition, commit)
+
+    def expired(self, group: Group, now_ms: int, retention_ms: int) -> list[OffsetChange]:
+        """Tombstones for what the group no longer needs.
+
+        An empty group's offsets live for `retention_ms` from the time it became empty (KIP-211).
+        A live consumer group's live as long as it subscribes to the topic, and after that, like
+        those of a group that only stores offsets, for `retention_ms` from their commit.
+        """
+        if group.protocol_type is not None and group.state is State.EMPTY:
+            since_ms = group.empty_since_ms
+        elif group.protocol_type is None or (
+            group.is_consumer and group.state is State.STABLE and group.subscribed is not None
+        ):
+            since_ms = None
+        else:
+            return []
+        return [
+            OffsetChange(group.group_id, topic, partition, None)
+            for topic, commits in self.of_group(group.group_id).items()
+            if not group.subscribes_to(topic)
+            for partition, commit in commits.items()
+            if _is_expired(commit, since_ms, now_ms, retention_ms)
+            and not self.is_unstable(group.group_id, topic, partition)
+        ]
+
+    def _put(self, group_id: str, topic: str, partition: int, commit: Commit) -> None:
+        topics = self._commits.get(group_id)
+        if topics is None:
+            topics = self._commits[group_id] = {}
+        commits = topics.get(topic)
+        if commits is None:
+            commits = topics[topic] = {}
+        commits[partition] = commit
+
+    def _remove(self, group_id: str, topic: str, partition: int) -> None:
+        topics = self._commits.get(group_id)
+        commits = topics.get(topic) if topics is not None else None
+        if topics is None or commits is None:
+            return
+        commits.pop(partition, None)
+        if not commits:
+            del topics[topic]
+            if not topics:
+                del self._commits[group_id]
+
+
+def _is_expired(commit: Commit, since_ms: int | None, now_ms: int, retention_ms: int) -> bool:
+    if commit.expire_timestamp_ms != NO_TIMESTAMP:
+        return now_ms >= commit.expire_timestamp_ms
+    base_ms = commit.commit_timestamp_ms if since_ms is None else since_ms
+    return now_ms - base_ms >= retention_ms
