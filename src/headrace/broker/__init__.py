@@ -1,0 +1,5 @@
+"""One node: server, dispatch, handlers, purgatory; `Broker` puts them together."""
+
+from headrace.broker.broker import Broker
+
+__all__ = ["Broker"]

@@ -1,0 +1,48 @@
+"""Receive buffers: one small one shared by all connections, and a pool for large frames."""
+
+from __future__ import annotations
+
+SCRATCH_BYTES = 64 * 1024
+# Frames up to this size are put together in the scratch buffer; larger ones get a buffer of
+# their own and the socket reads straight into it.
+SMALL_FRAME_BYTES = 16 * 1024
+# What the pool keeps for re-use. Fresh pages cost a fault each (ten times a copy on a virtual
+# machine), so a warm buffer is worth keeping; beyond this, memory goes back to the system.
+POOL_BYTES_MAX = 16 * 1024 * 1024
+
+
+class BufferPool:
+    """Large buffers, re-used last in first out so that their pages stay warm."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._free: dict[int, list[bytearray]] = {}
+        self._free_bytes = 0
+        self._limit_bytes = limit_bytes
+        self.used_bytes = 0
+        self.scratch = bytearray(SCRATCH_BYTES)
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether frames under way hold as much memory as they may (`queued.max.request.bytes`)."""
+        return 0 < self._limit_bytes <= self.used_bytes
+
+    def take(self, size: int) -> bytearray:
+        """A buffer of at least `size` bytes, its content undefined."""
+        size_class = 1 << (size - 1).bit_length()
+        # Above the pool's range exact sizes waste less than doubling would.
+        if size_class > POOL_BYTES_MAX:
+            size_class = size
+        self.used_bytes += size_class
+        free = self._free.get(size_class)
+        if free:
+            self._free_bytes -= size_class
+            return free.pop()
+        return bytearray(size_class)
+
+    def give_back(self, buffer: bytearray) -> None:
+        """Return a buffer that `take` gave."""
+        size = len(buffer)
+        self.used_bytes -= size
+        if self._free_bytes + size <= POOL_BYTES_MAX:
+            self._free.setdefault(size, []).append(buffer)
+            self._free_bytes += size

@@ -1,0 +1,349 @@
+"""One client's connection: bytes in, frames out to the dispatcher, answers back in order.
+
+The rules that keep it honest:
+- Answers leave in the order of their requests.
+- A request that must wait holds the line: nothing behind it is executed. Produces that only wait
+  for a sync are the exception, so that a pipelining producer shares one sync among its batches.
+- Nothing is read while the line is held, the client reads too slowly, or the node is full:
+  back-pressure is TCP's.
+- A frame's bytes belong to the buffer they were received in and are gone after its handler returns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from struct import Struct
+from typing import TYPE_CHECKING, cast
+
+from headrace.broker.buffers import SMALL_FRAME_BYTES
+from headrace.broker.outbox import Outbox, Segment
+from headrace.protocol.primitives import ProtocolError
+
+if TYPE_CHECKING:
+    from headrace.broker.server import Server
+
+LENGTH = Struct(">i")
+# The shortest request header: key, version, correlation id.
+FRAME_BYTES_MIN = 8
+# Produces of one connection that may wait for their sync at once.
+PIPELINE_MAX = 128
+
+log = logging.getLogger(__name__)
+
+
+class Reply:
+    """The place in line of one answer."""
+
+    __slots__ = ("connection", "holds_line", "ready", "segments")
+
+    def __init__(self, connection: Connection, holds_line: bool) -> None:
+        self.connection = connection
+        self.holds_line = holds_line
+        self.ready = False
+        self.segments: list[Segment] = []
+
+    def send(self, segments: list[Segment]) -> None:
+        """Fill the place; the answer leaves when those before it have. Nothing if hung up."""
+        self.segments = segments
+        self.ready = True
+        self.connection.on_reply(self)
+
+
+class Connection(asyncio.BufferedProtocol):
+    """A protocol state machine over a transport; lives on the loop thread."""
+
+    __slots__ = (
+        "_execute",
+        "_held",
+        "_large",
+        "_large_end",
+        "_large_filled",
+        "_large_view",
+        "_outbox",
+        "_parsing",
+        "_pool",
+        "_reading_paused",
+        "_ready",
+        "_replies",
+        "_scratch",
+        "_server",
+        "_stalled",
+        "_tail",
+        "_transport",
+        "last_tick",
+        "peer",
+    )
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._pool = server.pool
+        self._scratch = server.scratch
+        self._execute = server.dispatcher.execute
+        self._transport: asyncio.Transport | None = None
+        self._outbox: Outbox | None = None
+        self._tail = bytearray()  # what was received of frames that are not executed yet
+        self._large: bytearray | None = None
+        self._large_view = memoryview(b"")
+        self._large_filled = 0
+        self._large_end = 0
+        self._replies: deque[Reply] = deque()
+        self._ready: list[bytes | bytearray] = []  # answers of this turn, not yet written
+        self._held = 0  # pending answers that hold the line
+        self._stalled = False  # waiting for room in the node's queues
+        self._parsing = False
+        self._reading_paused = False
+        self.last_tick = server.tick
+        self.peer = ""
+
+    # The transport's side.
+
+    def connection_made(self, base: asyncio.BaseTransport) -> None:
+        transport = cast(asyncio.Transport, base)  # uvloop's is one in all but its class
+        self._transport = transport
+        address = transport.get_extra_info("peername")
+        self.peer = str(address[0]) if address else ""
+        refusal = self._server.admit(self, transport)
+        if refusal:
+            log.warning("connection from %s refused: %s", self.peer, refusal)
+            self._server.metrics.connections_refused.value += 1
+            transport.abort()
+            return
+        self._outbox = Outbox(transport, self._server.reader, self._server.use_sendfile)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._server.release(self)
+        self._transport = None
+        if self._outbox is not None:
+            self._outbox.close()
+        if self._large is not None:
+            self._large_view.release()
+            self._pool.give_back(self._large)
+            self._large = None
+        self._replies.clear()
+        self._tail = bytearray()
+
+    def get_buffer(self, size_hint: int) -> memoryview:
+        if self._large is not None:
+            return self._large_view[self._large_filled : self._large_end]
+        # The scratch buffer is shared: what this connection has of an unfinished small frame is
+        # laid in front, so that the frame ends up in one piece.
+        kept = len(self._tail)
+        if kept:
+            self._scratch[:kept] = self._tail
+            return self._scratch[kept:]
+        return self._scratch
+
+    def buffer_updated(self, size: int) -> None:
+        self.last_tick = self._server.tick
+        self._server.metrics.bytes_in.value += size
+        large = self._large
+        if large is not None:
+            self._large_filled += size
+            if self._large_filled == self._large_end:
+                self._finish_large(large)
+            return
+        kept = len(self._tail)
+        if kept:
+            self._tail = bytearray()
+        self._parse(self._scratch, kept + size)
+
+    def eof_received(self) -> bool:
+        return False
+
+    def pause_writing(self) -> None:
+        if self._outbox is not None:
+            self._outbox.pause()
+
+    def resume_writing(self) -> None:
+        if self._outbox is not None:
+            self._outbox.resume()
+            if not self._outbox.busy:
+                self.proceed()
+
+    # Frames in.
+
+    def _parse(self, view: memoryview, end: int) -> None:
+        """Execute the whole frames in `view[:end]` and keep what is left."""
+        position = 0
+        self._parsing = True
+        try:
+            while end - position >= 4 and not self.blocked:
+                (size,) = LENGTH.unpack_from(view, position)
+                if size < FRAME_BYTES_MIN or size > self._server.frame_bytes_max:
+                    self._refuse(f"frame of {size} bytes")
+                    return
+                stop = position + 4 + size
+                if stop > end:
+                    if size > SMALL_FRAME_BYTES:
+                        self._begin_large(view[position:end], 4 + size)
+                        position = end
+                    break
+                self._execute(self, view, position + 4, stop)
+                position = stop
+        except ProtocolError as error:
+            self._refuse(str(error))
+            return
+        finally:
+            self._parsing = False
+            if self._ready:
+                self._write_ready()
+        if position < end:
+            self._tail = bytearray(view[position:end])
+        self._regulate()
+
+    def _begin_large(self, start: memoryview, size: int) -> None:
+        self._large = self._pool.take(size)
+        self._large_view = memoryview(self._large)
+        self._large_end = size
+        self._large_filled = len(start)
+        self._large_view[: len(start)] = start
+
+    def _finish_large(self, large: bytearray) -> None:
+        self._large = None
+        self._parsing = True
+        try:
+            self._execute(self, self._large_view, 4, self._large_end)
+        except ProtocolError as error:
+            self._refuse(str(error))
+        finally:
+            self._parsing = False
+            self._large_view.release()
+            self._pool.give_back(large)
+            if self._ready:
+                self._write_ready()
+        self._regulate()
+
+    def _refuse(self, reason: str) -> None:
+        log.warning("closing the connection from %s: %s", self.peer, reason)
+        self._server.metrics.requests_malformed.value += 1
+        self.close()
+
+    # Answers out.
+
+    def answer(self, data: bytes | bytearray) -> None:
+        """An answer that is there at once."""
+        if self._replies:
+            reply = Reply(self, False)
+            reply.segments = [data]
+            reply.ready = True
+            self._replies.append(reply)
+        else:
+            self._ready.append(data)
+            if not self._parsing:
+                self._write_ready()
+
+    def answer_segments(self, segments: list[Segment]) -> None:
+        """An answer that is there at once, with pieces of files in it."""
+        if self._replies:
+            reply = Reply(self, False)
+            reply.segments = segments
+            reply.ready = True
+            self._replies.append(reply)
+        else:
+            if self._ready:
+                self._write_ready()
+            self._send(segments)
+
+    def answer_later(self, *, holds_line: bool) -> Reply:
+        """A place in line for an answer to come."""
+        reply = Reply(self, holds_line)
+        self._replies.append(reply)
+        if holds_line:
+            self._held += 1
+        return reply
+
+    def on_reply(self, reply: Reply) -> None:
+        """A pending answer has come: write all that may leave now."""
+        if self._transport is None:
+            return
+        if reply.holds_line:
+            self._held -= 1
+        replies = self._replies
+        while replies and replies[0].ready:
+            first = replies.popleft()
+            if self._outbox is None:
+                return
+            if len(first.segments) == 1 and isinstance(first.segments[0], bytes | bytearray):
+                self._ready.append(first.segments[0])
+            else:
+                if self._ready:
+                    self._write_ready()
+                self._send(first.segments)
+        if not self._parsing:
+            if self._ready:
+                self._write_ready()
+            self.proceed()
+
+    def _write_ready(self) -> None:
+        ready = self._ready
+        self._ready = []
+        data = ready[0] if len(ready) == 1 else b"".join(ready)
+        self._send([data])
+
+    def _send(self, segments: list[Segment]) -> None:
+        if self._outbox is not None:
+            self._server.metrics.bytes_out.value += sum(map(len, segments))
+            self._outbox.send(segments)
+
+    # Flow control.
+
+    @property
+    def blocked(self) -> bool:
+        """Whether the next request must not be executed now."""
+        return bool(
+            self._held
+            or self._stalled
+            or self._transport is None
+            or (self._outbox is not None and self._outbox.busy)
+            or len(self._replies) >= PIPELINE_MAX
+        )
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is under way on this connection."""
+        return not self._replies and (self._outbox is None or not self._outbox.busy)
+
+    def stall(self) -> None:
+        """The node's queues are full: read no more until `unstall`."""
+        self._stalled = True
+
+    def unstall(self) -> None:
+        """There is room again."""
+        self._stalled = False
+        self.proceed()
+
+    def proceed(self) -> None:
+        """Execute what was received while the line was held, then read on."""
+        if self._parsing or self._transport is None or self.blocked:
+            return
+        if self._tail and self._large is None:
+            tail = self._tail
+            self._tail = bytearray()
+            self._parse(memoryview(tail), len(tail))
+        else:
+            self._regulate()
+
+    def _regulate(self) -> None:
+        """Read from the socket exactly while the next request may be executed."""
+        transport = self._transport
+        if transport is None:
+            return
+        if self.blocked or self._server.queue_full(self):
+            if not self._reading_paused:
+                self._reading_paused = True
+                transport.pause_reading()
+        elif self._reading_paused:
+            self._reading_paused = False
+            transport.resume_reading()
+
+    def close(self) -> None:
+        """Hang up; answers that are written already still leave."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Hang up at once."""
+        if self._transport is not None:
+            self._transport.abort()

@@ -1,0 +1,66 @@
+"""DeleteRecords (key 21), v0-2. v1: quotas. v2: flexible.
+
+The offset -1 stands for the high watermark. Readers no longer see the records at once; the answer
+comes when a crash cannot bring them back; the files go with the next retention run.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.broker.registry import handles
+from headrace.metadata.topic_names import INTERNAL
+from headrace.protocol.api.delete_records import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+from headrace.protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from headrace.broker.context import Context
+    from headrace.broker.node import Node
+
+NO_LOW_WATERMARK = -1
+
+
+@handles(DeleteRecordsRequest, 0, 2)
+async def delete_records(
+    node: Node, ctx: Context, request: DeleteRecordsRequest
+) -> DeleteRecordsResponse:
+    """Delete all records before an offset, partition by partition."""
+    topics = []
+    for topic in request.topics:
+        results = []
+        for wanted in topic.partitions:
+            result = DeleteRecordsPartitionResult(
+                partition_index=wanted.partition_index, low_watermark=NO_LOW_WATERMARK
+            )
+            try:
+                result.low_watermark = _delete(
+                    node, topic.name, wanted.partition_index, wanted.offset
+                )
+            except KafkaError as error:
+                result.error_code = error.code
+            results.append(result)
+        topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=results))
+    if any(not result.error_code for topic in topics for result in topic.partitions):
+        await node.housekeeping.checkpoint()
+    return DeleteRecordsResponse(topics=topics)
+
+
+def _delete(node: Node, topic: str, index: int, offset: int) -> int:
+    """Delete records before an offset and return the log's new first offset."""
+    partition = node.partitions.get(topic, index)
+    if partition is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    if partition.error:
+        raise KafkaError(partition.error)
+    if topic in INTERNAL:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
+    log = partition.log
+    if not log.config.deletes:
+        # A compacted topic keeps the last record of every key; this would break that promise.
+        raise KafkaError(ErrorCode.POLICY_VIOLATION)
+    return log.delete_records(offset)

@@ -1,0 +1,76 @@
+"""DescribeLogDirs (key 35), v1-4. v2: flexible. v3: an error for the whole answer. v4: total and
+usable bytes (KIP-827).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from headrace.broker.registry import handles
+from headrace.protocol.api.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+from headrace.protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from headrace.broker.context import Context
+    from headrace.broker.node import Node
+    from headrace.storage import Log, LogDir
+
+UNKNOWN_BYTES = -1
+
+
+@handles(DescribeLogDirsRequest, 1, 4)
+async def describe_log_dirs(
+    node: Node, ctx: Context, request: DescribeLogDirsRequest
+) -> DescribeLogDirsResponse:
+    """Say which partitions each data folder holds, their sizes, and how much room is left."""
+    logs_by_dir: defaultdict[str, list[Log]] = defaultdict(list)
+    for log in node.logs:
+        if _is_wanted(request, log):
+            logs_by_dir[node.logs.dir_of(log).path].append(log)
+    return DescribeLogDirsResponse(
+        results=[
+            await _describe(node, log_dir, logs_by_dir[log_dir.path]) for log_dir in node.logs.dirs
+        ]
+    )
+
+
+def _is_wanted(request: DescribeLogDirsRequest, log: Log) -> bool:
+    return request.topics is None or any(
+        log.topic == wanted.topic and log.partition in wanted.partitions
+        for wanted in request.topics
+    )
+
+
+async def _describe(node: Node, log_dir: LogDir, logs: list[Log]) -> DescribeLogDirsResult:
+    result = DescribeLogDirsResult(log_dir=log_dir.path)
+    if log_dir.offline is not None:
+        result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+        return result
+    partitions: defaultdict[str, list[DescribeLogDirsPartition]] = defaultdict(list)
+    for log in logs:
+        partitions[log.topic].append(
+            DescribeLogDirsPartition(
+                partition_index=log.partition,
+                partition_size=log.size_bytes,
+                # How far a replica's end is behind the high watermark: a leader's never is.
+                offset_lag=max(log.high_watermark - log.end_offset, 0),
+            )
+        )
+    result.topics = [
+        DescribeLogDirsTopic(name=name, partitions=rows) for name, rows in partitions.items()
+    ]
+    fs = node.logs.fs
+    try:
+        # A network file system may take its time.
+        result.total_bytes = await node.run_read(fs.total_bytes, log_dir.path)
+        result.usable_bytes = await node.run_read(fs.free_bytes, log_dir.path)
+    except OSError:
+        result.total_bytes = result.usable_bytes = UNKNOWN_BYTES
+    return result

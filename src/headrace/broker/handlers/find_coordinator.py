@@ -1,0 +1,71 @@
+"""FindCoordinator (key 10), v0-6. v1: key type, throttle time. v3: flexible. v4: several keys.
+v5: new error code. v6: share groups, which are not served here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.broker.registry import handles
+from headrace.protocol.api.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from headrace.protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from headrace.broker.context import Context
+    from headrace.broker.node import Node
+
+BATCH_VERSION = 4
+GROUP_KEY = 0
+NO_NODE = -1
+
+
+@handles(FindCoordinatorRequest, 0, 6)
+async def find_coordinator(
+    node: Node, ctx: Context, request: FindCoordinatorRequest
+) -> FindCoordinatorResponse:
+    """Say which broker coordinates a group; makes `__consumer_offsets` on first use."""
+    batched = ctx.api_version >= BATCH_VERSION
+    keys = request.coordinator_keys if batched else [request.key]
+    try:
+        if request.key_type != GROUP_KEY:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"coordinators of type {request.key_type} are not supported by this broker; "
+                "only those of consumer groups (0) are",
+            )
+        await node.groups.ensure_topic()
+    except KafkaError as error:
+        found = [_not_found(key, error) for key in keys]
+    else:
+        found = [_this_node(node, key) for key in keys]
+    if batched:
+        return FindCoordinatorResponse(coordinators=found)
+    only = found[0]
+    return FindCoordinatorResponse(
+        error_code=only.error_code,
+        error_message=only.error_message,
+        node_id=only.node_id,
+        host=only.host,
+        port=only.port,
+    )
+
+
+def _this_node(node: Node, key: str) -> Coordinator:
+    node_id = node.cluster.node_id
+    address = next(broker for broker in node.cluster.brokers() if broker.node_id == node_id)
+    return Coordinator(key=key, node_id=node_id, host=address.host, port=address.port)
+
+
+def _not_found(key: str, error: KafkaError) -> Coordinator:
+    retry = error.code.retriable
+    return Coordinator(
+        key=key,
+        node_id=NO_NODE,
+        port=-1,
+        error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE if retry else error.code,
+        error_message=error.message,
+    )

@@ -1,0 +1,26 @@
+"""Heartbeat (key 12), v0-4. v1: throttle time. v3: static members (KIP-345). v4: flexible."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.broker.registry import handles
+from headrace.protocol.api.heartbeat import HeartbeatRequest, HeartbeatResponse
+from headrace.protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from headrace.broker.context import Context
+    from headrace.broker.node import Node
+
+
+@handles(HeartbeatRequest, 0, 4)
+def heartbeat(node: Node, ctx: Context, request: HeartbeatRequest) -> HeartbeatResponse:
+    """Note that a member lives, and tell it whether to join again; never waits for the disk."""
+    try:
+        shard = node.groups.shard_of(request.group_id)
+    except KafkaError as error:
+        if error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            # Sessions begin when the loading is over: until then everybody is alive.
+            return HeartbeatResponse()
+        return HeartbeatResponse(error_code=error.code)
+    return HeartbeatResponse(error_code=shard.coordinator.classic.heartbeat(request, shard.now()))

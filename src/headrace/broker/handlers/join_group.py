@@ -1,0 +1,29 @@
+"""JoinGroup (key 11), v0-9. v1: rebalance timeout. v2: throttle time. v4: member id required
+(KIP-394). v5: static members (KIP-345). v6: flexible. v7: protocol type. v8: reason (KIP-800).
+v9: skip assignment (KIP-814).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.broker.pending import Pending
+from headrace.broker.registry import handles
+from headrace.coordinator.rounds import refused_join
+from headrace.protocol.api.join_group import JoinGroupRequest
+from headrace.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from headrace.broker.context import Context
+    from headrace.broker.node import Node
+
+
+@handles(JoinGroupRequest, 0, 9)
+def join_group(node: Node, ctx: Context, request: JoinGroupRequest) -> Message | Pending:
+    """Take a member into its group; answered when the joining is over."""
+    return node.groups.serve(
+        ctx,
+        request.group_id,
+        lambda coordinator, call: coordinator.classic.join(request, call),
+        lambda error: refused_join(error, request.member_id),
+    )

@@ -1,0 +1,27 @@
+"""LeaveGroup (key 13), v0-5. v1: throttle time. v3: several members, static ones too (KIP-345).
+v4: flexible. v5: reason (KIP-800).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.broker.pending import Pending
+from headrace.broker.registry import handles
+from headrace.protocol.api.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from headrace.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from headrace.broker.context import Context
+    from headrace.broker.node import Node
+
+
+@handles(LeaveGroupRequest, 0, 5)
+def leave_group(node: Node, ctx: Context, request: LeaveGroupRequest) -> Message | Pending:
+    """Let members go; those who stay share out anew."""
+    return node.groups.serve(
+        ctx,
+        request.group_id,
+        lambda coordinator, call: coordinator.classic.leave(request, call),
+        lambda error: LeaveGroupResponse(error_code=error),
+    )

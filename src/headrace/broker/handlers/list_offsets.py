@@ -1,0 +1,93 @@
+"""ListOffsets (key 2), v1-11. v2: isolation level. v4: leader epoch. v6: flexible. v7: max
+timestamp (-3). v8: earliest local (-4). v9: latest tiered (-5). v10: timeout. v11: earliest
+pending upload (-6).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.broker.registry import handles
+from headrace.protocol.api.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from headrace.protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from headrace.broker.context import Context
+    from headrace.broker.node import Node
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
+LATEST_TIERED = -5
+EARLIEST_PENDING_UPLOAD = -6
+READ_COMMITTED = 1
+NO_TIMESTAMP = -1
+NO_OFFSET = -1
+
+
+@handles(ListOffsetsRequest, 1, 11)
+async def list_offsets(
+    node: Node, ctx: Context, request: ListOffsetsRequest
+) -> ListOffsetsResponse:
+    """Find the offset of a time, or of an end of the log."""
+    committed = request.isolation_level == READ_COMMITTED
+    topics = []
+    for topic in request.topics:
+        results = []
+        for wanted in topic.partitions:
+            result = ListOffsetsPartitionResponse(partition_index=wanted.partition_index)
+            try:
+                await _look_up(node, topic.name, wanted, committed, result)
+            except KafkaError as error:
+                result.error_code = error.code
+            except OSError:
+                result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+            results.append(result)
+        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=results))
+    return ListOffsetsResponse(topics=topics)
+
+
+async def _look_up(
+    node: Node,
+    topic: str,
+    wanted: ListOffsetsPartition,
+    committed: bool,
+    result: ListOffsetsPartitionResponse,
+) -> None:
+    partition = node.partitions.get(topic, wanted.partition_index)
+    if partition is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    partition.check(wanted.current_leader_epoch)
+    log = partition.log
+    limit = log.last_stable_offset if committed else log.high_watermark
+    time = wanted.timestamp
+    if time == LATEST:
+        # Readers that start at 'latest' must not be sent ahead of what is durable.
+        found = (limit, NO_TIMESTAMP)
+        epoch = partition.leader_epoch
+    elif time in (EARLIEST, EARLIEST_LOCAL):
+        found = (log.start_offset, NO_TIMESTAMP)
+        epoch = log.epochs.epoch_for(log.start_offset)
+    elif time in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        found = (NO_OFFSET, NO_TIMESTAMP)  # nothing is ever tiered
+        epoch = -1
+    elif time < MAX_TIMESTAMP:
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+    else:
+        # Finding a time reads the log: cold data must not hold the loop.
+        search = log.max_timestamp_offset if time == MAX_TIMESTAMP else log.offset_for_timestamp
+        arguments = () if time == MAX_TIMESTAMP else (time,)
+        hit = await node.run_read(search, *arguments)
+        if hit is None or hit[0] >= limit:
+            found, epoch = (NO_OFFSET, NO_TIMESTAMP), -1
+        else:
+            found, epoch = (hit[0], hit[1]), hit[2]
+    result.offset, result.timestamp = found
+    result.leader_epoch = epoch

@@ -1,0 +1,98 @@
+"""OffsetCommit (key 8), v2-10. v2-v4: retention time. v3: throttle time. v6: leader epoch.
+v7: static members (KIP-345). v8: flexible. v9: errors of the new group protocol. v10: topic ids.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.broker.pending import Pending
+from headrace.broker.registry import handles
+from headrace.coordinator.commits import refused_commit
+from headrace.protocol.api.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from headrace.protocol.errors import ErrorCode
+from headrace.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from headrace.broker.context import Context
+    from headrace.broker.node import Node
+    from headrace.coordinator.coordinator import GroupCoordinator
+    from headrace.coordinator.effects import Call, Result
+
+TOPIC_ID_VERSION = 10
+
+
+@handles(OffsetCommitRequest, 2, 10)
+def offset_commit(node: Node, ctx: Context, request: OffsetCommitRequest) -> Message | Pending:
+    """Store offsets; answered when they are durable."""
+    refused = _sort_out(node, ctx, request)
+
+    def commit(coordinator: GroupCoordinator, call: Call) -> Result:
+        result = coordinator.commits.commit(request, call)
+        for reply in result.replies:
+            add_refused(reply.response, refused)
+        return result
+
+    return node.groups.serve(
+        ctx,
+        request.group_id,
+        commit,
+        lambda error: add_refused(refused_commit(request, error), refused),
+        soon=True,
+    )
+
+
+def _sort_out(
+    node: Node, ctx: Context, request: OffsetCommitRequest
+) -> list[OffsetCommitResponseTopic]:
+    """Leave only what exists in the request, by name; returns the answers for the rest."""
+    refused: list[OffsetCommitResponseTopic] = []
+    kept: list[OffsetCommitRequestTopic] = []
+    partitions = node.partitions
+    for topic in request.topics:
+        error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if ctx.api_version >= TOPIC_ID_VERSION:
+            error = ErrorCode.UNKNOWN_TOPIC_ID
+            topic.name = partitions.name_of(topic.topic_id) or ""
+        unknown = [p for p in topic.partitions if not partitions.get(topic.name, p.partition_index)]
+        if unknown:
+            if topic.name:
+                error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            topic.partitions = [p for p in topic.partitions if p not in unknown]
+            refused.append(
+                OffsetCommitResponseTopic(
+                    name=topic.name,
+                    topic_id=topic.topic_id,
+                    partitions=[
+                        OffsetCommitResponsePartition(
+                            partition_index=partition.partition_index, error_code=error
+                        )
+                        for partition in unknown
+                    ],
+                )
+            )
+        if topic.partitions or not unknown:
+            kept.append(topic)
+    request.topics = kept
+    return refused
+
+
+def add_refused(response: Message, refused: list[OffsetCommitResponseTopic]) -> Message:
+    """Merge the answers for what does not exist into the coordinator's answer."""
+    assert isinstance(response, OffsetCommitResponse)
+    for topic in refused:
+        same = next(
+            (t for t in response.topics if (t.name, t.topic_id) == (topic.name, topic.topic_id)),
+            None,
+        )
+        if same is None:
+            response.topics.append(topic)
+        else:
+            same.partitions.extend(topic.partitions)
+    return response

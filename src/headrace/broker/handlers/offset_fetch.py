@@ -1,0 +1,166 @@
+"""OffsetFetch (key 9), v1-10. v2: all topics, group error. v3: throttle time. v5: leader epoch.
+v6: flexible. v7: require stable (KIP-447). v8: several groups. v9: new group protocol.
+v10: topic ids.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.broker.groups_shard import Shard
+from headrace.broker.pending import Pending
+from headrace.broker.registry import handles
+from headrace.coordinator.commits import no_offset
+from headrace.coordinator.refusals import FOR_CLIENTS
+from headrace.protocol.api.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+from headrace.protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from headrace.broker.context import Context
+    from headrace.broker.node import Node
+
+GROUP_ERROR_VERSION = 2
+BATCH_VERSION = 8
+TOPIC_ID_VERSION = 10
+
+
+@handles(OffsetFetchRequest, 1, 10)
+def offset_fetch(
+    node: Node, ctx: Context, request: OffsetFetchRequest
+) -> OffsetFetchResponse | Pending:
+    """Tell what groups have committed; answered when what is told is durable."""
+    fetching = Fetching(node, ctx, request)
+    waits = {shard for shard in fetching.shards if shard.flights}
+    if not waits:
+        return fetching.response()
+    answer = Pending()
+    for shard in waits:
+
+        def landing(error: ErrorCode, shard: Shard = shard) -> None:
+            waits.discard(shard)
+            if error:
+                fetching.fail(shard, error)
+            if not waits:
+                answer.resolve(fetching.response())
+
+        shard.when_durable(landing)
+    return answer
+
+
+class Fetching:
+    """The groups of one request, each answered by its shard."""
+
+    def __init__(self, node: Node, ctx: Context, request: OffsetFetchRequest) -> None:
+        self._node = node
+        self._version = ctx.api_version
+        self._groups: list[tuple[Shard | None, OffsetFetchResponseGroup]] = []
+        groups = request.groups if self._version >= BATCH_VERSION else [_only_group(request)]
+        for group in groups:
+            try:
+                shard = node.groups.shard_of(group.group_id)
+            except KafkaError as error:
+                refused = OffsetFetchResponseGroup(group_id=group.group_id, error_code=error.code)
+                self._groups.append((None, refused))
+            else:
+                shard.write_open()
+                self._groups.append((shard, self._fetch(shard, group, request.require_stable)))
+
+    @property
+    def shards(self) -> set[Shard]:
+        """Whose answers are in this response."""
+        return {shard for shard, _ in self._groups if shard is not None}
+
+    def fail(self, failed: Shard, error: ErrorCode) -> None:
+        """What a shard told may not outlive a crash: take it back."""
+        code = FOR_CLIENTS.get(error, ErrorCode.UNKNOWN_SERVER_ERROR)
+        self._groups = [
+            (shard, OffsetFetchResponseGroup(group_id=group.group_id, error_code=code))
+            if shard is failed
+            else (shard, group)
+            for shard, group in self._groups
+        ]
+
+    def response(self) -> OffsetFetchResponse:
+        """The answer in the shape of the request's version."""
+        if self._version >= BATCH_VERSION:
+            return OffsetFetchResponse(groups=[group for _, group in self._groups])
+        group = self._groups[0][1]
+        return OffsetFetchResponse(
+            error_code=group.error_code,
+            topics=[
+                OffsetFetchResponseTopic(
+                    name=topic.name,
+                    partitions=[
+                        OffsetFetchResponsePartition(
+                            partition_index=partition.partition_index,
+                            committed_offset=partition.committed_offset,
+                            committed_leader_epoch=partition.committed_leader_epoch,
+                            metadata=partition.metadata,
+                            error_code=partition.error_code,
+                        )
+                        for partition in topic.partitions
+                    ],
+                )
+                for topic in group.topics
+            ],
+        )
+
+    def _fetch(
+        self, shard: Shard, group: OffsetFetchRequestGroup, require_stable: bool
+    ) -> OffsetFetchResponseGroup:
+        fetch = shard.coordinator.commits.fetch
+        if self._version < TOPIC_ID_VERSION:
+            return fetch(group, require_stable=require_stable)
+        unknown: list[OffsetFetchResponseTopics] = []
+        if group.topics is not None:
+            named = []
+            for topic in group.topics:
+                name = self._node.partitions.name_of(topic.topic_id)
+                if name is None:
+                    unknown.append(_unknown_topic(topic))
+                else:
+                    topic.name = name
+                    named.append(topic)
+            group.topics = named
+        found = fetch(group, require_stable=require_stable)
+        if group.topics is None:
+            found.topics = [topic for topic in found.topics if self._identify(topic)]
+        found.topics.extend(unknown)
+        return found
+
+    def _identify(self, topic: OffsetFetchResponseTopics) -> bool:
+        """Name a topic by its id; one that is gone has none and cannot be told of."""
+        known = self._node.catalog.get(topic.name)
+        if known is not None:
+            topic.topic_id = known.id
+        return known is not None
+
+
+def _only_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
+    """The one group of an older request, in today's shape."""
+    topics = None
+    if request.topics is not None:
+        topics = [
+            OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes)
+            for topic in request.topics
+        ]
+    return OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
+
+
+def _unknown_topic(topic: OffsetFetchRequestTopics) -> OffsetFetchResponseTopics:
+    return OffsetFetchResponseTopics(
+        topic_id=topic.topic_id,
+        partitions=[
+            no_offset(partition, ErrorCode.UNKNOWN_TOPIC_ID)
+            for partition in topic.partition_indexes
+        ],
+    )

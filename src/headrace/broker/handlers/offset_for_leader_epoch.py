@@ -1,0 +1,50 @@
+"""OffsetForLeaderEpoch (key 23), v2-4. v2: current leader epoch. v3: replica id. v4: flexible."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.broker.registry import handles
+from headrace.protocol.api.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+from headrace.protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from headrace.broker.context import Context
+    from headrace.broker.node import Node
+
+
+@handles(OffsetForLeaderEpochRequest, 2, 4)
+def offset_for_leader_epoch(
+    node: Node, ctx: Context, request: OffsetForLeaderEpochRequest
+) -> OffsetForLeaderEpochResponse:
+    """Tell where an epoch ended, so that a client notices a log that was cut (KIP-320)."""
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderTopicResult(
+                topic=topic.topic,
+                partitions=[_end_offset(node, topic.topic, wanted) for wanted in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _end_offset(node: Node, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
+    result = EpochEndOffset(partition=wanted.partition)
+    partition = node.partitions.get(topic, wanted.partition)
+    if partition is None:
+        result.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return result
+    try:
+        partition.check(wanted.current_leader_epoch)
+    except KafkaError as error:
+        result.error_code = error.code
+        return result
+    result.leader_epoch, result.end_offset = partition.end_of_epoch(wanted.leader_epoch)
+    return result

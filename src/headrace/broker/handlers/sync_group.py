@@ -1,0 +1,27 @@
+"""SyncGroup (key 14), v0-5. v1: throttle time. v3: static members (KIP-345). v4: flexible.
+v5: protocol type and name.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.broker.pending import Pending
+from headrace.broker.registry import handles
+from headrace.protocol.api.sync_group import SyncGroupRequest, SyncGroupResponse
+from headrace.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from headrace.broker.context import Context
+    from headrace.broker.node import Node
+
+
+@handles(SyncGroupRequest, 0, 5)
+def sync_group(node: Node, ctx: Context, request: SyncGroupRequest) -> Message | Pending:
+    """Give a member its share; answered when the shares of all are durable."""
+    return node.groups.serve(
+        ctx,
+        request.group_id,
+        lambda coordinator, call: coordinator.classic.sync(request, call),
+        lambda error: SyncGroupResponse(error_code=error),
+    )

@@ -1,0 +1,93 @@
+"""What a broker does beside serving: retention, checkpoints, compaction."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING
+
+from headrace.storage.cleaner import Cleaner, CleanerLimits
+
+if TYPE_CHECKING:
+    from headrace.broker.node import Node
+    from headrace.config import Settings
+    from headrace.timing.wheel import Entry
+
+log = logging.getLogger(__name__)
+
+Chore = Callable[[], Coroutine[object, object, None]]
+
+
+class Housekeeping:
+    """Runs each chore again and again, one run of it at a time, on the broker's clock."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._timers: dict[int, Entry[Callable[[], None]]] = {}
+        self._first_delay_ms = node.settings.int("log.initial.task.delay.ms")
+        self._cleaner = Cleaner(
+            node.logs, node.workers.run, node.run_read, cleaner_limits(node.settings)
+        )
+
+    def start(self) -> None:
+        """Begin; a chore runs first after its interval or `log.initial.task.delay.ms`."""
+        settings = self._node.settings
+        self._every(settings.int("log.retention.check.interval.ms"), self.retain)
+        self._every(settings.int("log.flush.offset.checkpoint.interval.ms"), self.checkpoint)
+        if settings.bool("log.cleaner.enable"):
+            for _ in range(settings.int("log.cleaner.threads")):
+                self._every(settings.int("log.cleaner.backoff.ms"), self.compact)
+
+    def close(self) -> None:
+        """Begin no more runs."""
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+
+    async def retain(self) -> None:
+        """Delete segments that are too old or too many, and files whose delay is over."""
+        node = self._node
+        now_ms = node.clock.now_ms()
+        deleted = node.logs.run_retention(now_ms)
+        if deleted:
+            log.info("retention deleted %d segments", deleted)
+        purge = node.logs.begin_purge(now_ms)
+        if purge is not None:
+            await node.run_read(purge.run)
+
+    async def checkpoint(self) -> None:
+        """Save how far each log is known to be good, so that a crash costs little recovery."""
+        checkpoint = self._node.logs.begin_checkpoint()
+        await self._node.run_read(checkpoint.run)
+        checkpoint.complete()
+
+    async def compact(self) -> None:
+        """Clean the dirtiest logs until none is due."""
+        while await self._cleaner.clean_next(self._node.clock.now_ms()) is not None:
+            self._node.metrics.cleanings.value += 1
+
+    def _every(self, interval_ms: int, chore: Chore) -> None:
+        async def run() -> None:
+            try:
+                await chore()
+            finally:
+                schedule(interval_ms)
+
+        def schedule(delay_ms: int) -> None:
+            self._timers[number] = self._node.timers.call_later(
+                delay_ms, lambda: self._node.spawn(run())
+            )
+
+        number = len(self._timers)
+        schedule(min(interval_ms, self._first_delay_ms))
+
+
+def cleaner_limits(settings: Settings) -> CleanerLimits:
+    """The `log.cleaner.*` settings, shared out among the cleaner's workers."""
+    workers = settings.int("log.cleaner.threads")
+    return CleanerLimits(
+        dedupe_buffer_bytes=settings.int("log.cleaner.dedupe.buffer.size") // workers,
+        load_factor=settings.float("log.cleaner.io.buffer.load.factor"),
+        io_buffer_bytes=settings.int("log.cleaner.io.buffer.size") // workers,
+        io_bytes_per_second=settings.float("log.cleaner.io.max.bytes.per.second") / workers,
+    )

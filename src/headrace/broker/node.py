@@ -1,0 +1,105 @@
+"""One broker's services, as its handlers see them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, TypeVar
+
+from headrace.broker.clock import Clock, SystemClock
+from headrace.broker.fetch_sessions import FetchSessions
+from headrace.broker.metrics import Metrics
+from headrace.broker.partition import Partition, Partitions
+from headrace.broker.purgatory import Purgatory
+from headrace.broker.timers import Timers
+from headrace.storage import Syncer
+
+if TYPE_CHECKING:
+    from headrace.broker.groups import GroupService
+    from headrace.broker.housekeeping import Housekeeping
+    from headrace.broker.ports import Cluster
+    from headrace.broker.topics import TopicService
+    from headrace.broker.workers import Workers
+    from headrace.config import Settings
+    from headrace.metadata.catalog import Catalog
+    from headrace.storage import LogManager
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+
+class Node:
+    """The services of one broker, put together by `Broker` and passed to every handler."""
+
+    # Set by Broker.start, in this order, before the first request.
+    catalog: Catalog
+    cluster: Cluster
+    logs: LogManager
+    topics: TopicService
+    groups: GroupService
+    workers: Workers
+    housekeeping: Housekeeping
+
+    def __init__(self, settings: Settings, clock: Clock) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.settings = settings
+        self.clock = clock
+        self.metrics = Metrics()
+        # Sessions, retention and the like follow the broker's clock, which tests may move;
+        # waits that clients time themselves follow the real one.
+        self.timers = Timers(clock, self.loop)
+        self.real_timers = Timers(SystemClock(), self.loop)
+        self.produces = Purgatory(self.real_timers)
+        self.fetches = Purgatory(self.real_timers)
+        self.partitions = Partitions()
+        self.fetch_sessions = FetchSessions(
+            settings.int("max.incremental.fetch.session.cache.slots")
+        )
+        self.fetch_bytes_max = settings.int("fetch.max.bytes")
+        self.read_pool = ThreadPoolExecutor(
+            settings.int("num.network.threads"), thread_name_prefix="headrace-read"
+        )
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.syncer = Syncer(settings.int("num.io.threads"), self.loop.call_soon_threadsafe)
+
+    def spawn(self, work: Coroutine[object, object, None]) -> None:
+        """Run background work; its failure is logged, and closing cancels it."""
+        task = self.loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            log.error("background work failed", exc_info=task.exception())
+
+    async def run_read(self, function: Callable[..., T], *args: object) -> T:
+        """Run something that reads the disk on a thread, so that the loop does not wait for it."""
+        return await self.loop.run_in_executor(self.read_pool, function, *args)
+
+    def open_partition(self, topic: str, topic_id: bytes, index: int) -> Partition:
+        """Begin to serve a partition whose log is there."""
+        records = self.logs.get(topic, index)
+        assert records is not None, f"{topic}-{index} has no log"
+        partition = Partition(self, topic, topic_id, index, records)
+        self.partitions.add(partition)
+        return partition
+
+    def fail_log_dir(self, partition_dir: str, error: OSError) -> None:
+        """A disk failed: every partition on it is offline until a restart."""
+        failed = self.logs.fail_dir_of(partition_dir, error)
+        log.error("log dir %s is offline: %s; its partitions are not served", failed, error)
+        for partition in self.partitions:
+            if partition.log.offline:
+                partition.wake()
+
+    def close(self) -> None:
+        """Stop timers and threads; the logs are closed by then."""
+        for task in self._tasks:
+            task.cancel()
+        self.timers.close()
+        self.real_timers.close()
+        self.read_pool.shutdown(wait=False)

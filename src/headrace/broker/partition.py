@@ -1,0 +1,246 @@
+"""A partition that this broker leads: its log, how far it is durable, and who waits for it.
+
+With `flush.messages=1` (the default) a record counts, for acks=all and for readers, once it is
+synced: the high watermark follows the sync. A sync starts at once when somebody waits for it, else
+within `flush.ms`, so many appends share one. With a larger `flush.messages` the high watermark
+follows the write and the sync comes after that many messages or `flush.ms`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from headrace.broker.purgatory import Waiting
+from headrace.protocol.errors import ErrorCode, KafkaError
+from headrace.storage.log import AppendInfo, Log, Origin
+
+if TYPE_CHECKING:
+    from headrace.broker.node import Node
+
+DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+# How long an internal writer waits for the disk before it gives up on a sync.
+DURABLE_TIMEOUT_MS = 30_000
+
+
+class DurableWaiting(Waiting):
+    """An internal writer that waits until its batch is durable."""
+
+    __slots__ = ("_end_offset", "_partition", "future")
+
+    def __init__(self, partition: Partition, end_offset: int) -> None:
+        super().__init__()
+        self._partition = partition
+        self._end_offset = end_offset
+        self.future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def try_complete(self) -> bool:
+        if self._partition.log.high_watermark >= self._end_offset:
+            if not self.future.done():
+                self.future.set_result(None)
+            return True
+        error = self._partition.error
+        if error:
+            self._fail(error)
+        return bool(error)
+
+    def expire(self) -> None:
+        self._fail(ErrorCode.REQUEST_TIMED_OUT)
+
+    def _fail(self, error: ErrorCode) -> None:
+        if not self.future.done():
+            self.future.set_exception(KafkaError(error))
+
+
+class Partition:
+    """One led partition."""
+
+    __slots__ = (
+        "_node",
+        "_sync_asked",
+        "_sync_timer",
+        "deleted",
+        "index",
+        "leader_epoch",
+        "log",
+        "topic",
+        "topic_id",
+    )
+
+    def __init__(self, node: Node, topic: str, topic_id: bytes, index: int, log: Log) -> None:
+        self._node = node
+        self.topic = topic
+        self.topic_id = topic_id
+        self.index = index
+        self.log = log
+        self.leader_epoch = node.cluster.leader_epoch(topic, index)
+        self.deleted = False
+        self._sync_asked = False
+        self._sync_timer: asyncio.TimerHandle | None = None
+
+    @property
+    def error(self) -> ErrorCode:
+        """Why this partition cannot be used now, or NONE."""
+        if self.deleted:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if self.log.offline:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        return ErrorCode.NONE
+
+    def check(self, leader_epoch: int) -> None:
+        """Raise KafkaError unless the partition can be used by a client of that epoch (KIP-320)."""
+        error = self.error
+        if not error and leader_epoch >= 0 and leader_epoch != self.leader_epoch:
+            behind = leader_epoch < self.leader_epoch
+            error = ErrorCode.FENCED_LEADER_EPOCH if behind else ErrorCode.UNKNOWN_LEADER_EPOCH
+        if error:
+            raise KafkaError(error)
+
+    def end_of_epoch(self, epoch: int) -> tuple[int, int]:
+        """The largest epoch up to `epoch` and the offset where it ended; (-1, -1) if unknown."""
+        if epoch == self.leader_epoch:
+            return epoch, self.log.end_offset
+        return self.log.epochs.end_offset_for(epoch, self.log.end_offset)
+
+    def append(self, data: memoryview, now_ms: int, origin: Origin = Origin.CLIENT) -> AppendInfo:
+        """Write batches at the end; durable once `high_watermark` has passed them.
+
+        Raises KafkaError for what is refused or cannot be written; then nothing was written.
+        """
+        log = self.log
+        try:
+            info = log.append(data, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin)
+        except OSError as error:
+            if error.errno not in DISK_FULL:
+                self._node.fail_log_dir(self.log.dir, error)
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the disk refused: {error}") from error
+        if not info.duplicate:
+            self._written()
+        return info
+
+    async def append_durable(self, batch: bytearray) -> AppendInfo:
+        """Write an internal batch and return when it is synced.
+
+        On cancel the batch stays written; it may or may not survive a crash.
+        """
+        info = self.append(memoryview(batch), self._node.clock.now_ms(), Origin.COORDINATOR)
+        if self.log.high_watermark <= info.last_offset:
+            waiting = DurableWaiting(self, info.last_offset + 1)
+            self._node.produces.park(waiting, (self,), DURABLE_TIMEOUT_MS)
+            self.sync()
+            await waiting.future
+        return info
+
+    @property
+    def recompresses(self) -> bool:
+        """Whether the topic may want batches under another codec than the producer's."""
+        return self.log.config.compression_type != "producer"
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether a producer or a reader at the end waits for this partition."""
+        node = self._node
+        return node.produces.has_waiting(self) or node.fetches.has_waiting(self)
+
+    def wake(self) -> None:
+        """Something changed: answer whoever waited for it."""
+        self._node.produces.check(self)
+        self._node.fetches.check(self)
+
+    def sync(self) -> None:
+        """Ask for a sync of all that is written; at most one is on its way at a time."""
+        if not self._sync_asked and not self.deleted:
+            self._sync_asked = True
+            self._node.syncer.request(self.log, self._synced)
+
+    def _written(self) -> None:
+        log = self.log
+        flush_messages = log.config.flush_messages
+        if flush_messages > 1:
+            log.high_watermark = log.end_offset
+            self.wake()
+            if log.end_offset - log.synced_offset >= flush_messages:
+                self.sync()
+                return
+        elif self.is_awaited:
+            self.sync()
+            return
+        if self._sync_timer is None and not self._sync_asked:
+            delay_ms = log.config.flush_ms
+            if delay_ms < FLUSH_MS_NEVER:
+                loop = self._node.loop
+                self._sync_timer = loop.call_later(delay_ms / 1000, self._flush_due)
+
+    def _flush_due(self) -> None:
+        self._sync_timer = None
+        if self.log.synced_offset < self.log.end_offset:
+            self.sync()
+
+    def _synced(self, error: OSError | None) -> None:
+        """The sync that was asked for is over (on the loop thread)."""
+        self._sync_asked = False
+        if error is not None:
+            # What the kernel failed to write it may have dropped: a second sync could lie.
+            self._node.fail_log_dir(self.log.dir, error)
+            return
+        log = self.log
+        if log.synced_offset > log.high_watermark:
+            log.high_watermark = log.synced_offset
+        self._node.metrics.syncs.value += 1
+        self.wake()
+        if log.synced_offset < log.end_offset:
+            self._written()
+
+    def close(self) -> None:
+        """Stop the timer; the log is closed by its manager."""
+        if self._sync_timer is not None:
+            self._sync_timer.cancel()
+            self._sync_timer = None
+
+
+# A `flush.ms` of 24 days or more means never; the loop's timers could not count it anyway.
+FLUSH_MS_NEVER = 2**31
+
+
+class Partitions:
+    """Every partition that this broker leads, by topic name and by topic id."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, list[Partition | None]] = {}
+        self._name_by_id: dict[bytes, str] = {}
+
+    def get(self, topic: str, index: int) -> Partition | None:
+        """The partition, or None if there is no such topic or index."""
+        partitions = self._by_name.get(topic)
+        if partitions is None or not 0 <= index < len(partitions):
+            return None
+        return partitions[index]
+
+    def name_of(self, topic_id: bytes) -> str | None:
+        """The name of the topic with this id."""
+        return self._name_by_id.get(topic_id)
+
+    def add(self, partition: Partition) -> None:
+        """Begin to serve a partition."""
+        partitions = self._by_name.setdefault(partition.topic, [])
+        partitions.extend([None] * (partition.index + 1 - len(partitions)))
+        partitions[partition.index] = partition
+        self._name_by_id[partition.topic_id] = partition.topic
+
+    def remove(self, topic: str) -> list[Partition]:
+        """Serve a topic no more; those who wait for it are woken to be told so."""
+        removed = [p for p in self._by_name.pop(topic, ()) if p is not None]
+        for partition in removed:
+            self._name_by_id.pop(partition.topic_id, None)
+            partition.deleted = True
+            partition.close()
+            partition.wake()
+        return removed
+
+    def __iter__(self) -> Iterator[Partition]:
+        for partitions in self._by_name.values():
+            for partition in partitions:
+                if partition is not None:
+                    yield partition

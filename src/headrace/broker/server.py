@@ -1,0 +1,203 @@
+"""The listening side of a node: start -> serve -> drain -> close."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import ipaddress
+import logging
+import socket
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from headrace.broker.buffers import BufferPool
+from headrace.broker.connection import Connection
+from headrace.broker.dispatch import Dispatcher
+from headrace.broker.outbox import ThreadReader
+from headrace.config import ConfigError, Endpoint
+
+if TYPE_CHECKING:
+    from headrace.broker.node import Node
+    from headrace.broker.ports import Hooks
+
+# How long a closing node waits for answers under way.
+DRAIN_SECONDS = 5.0
+TICK_SECONDS = 1.0
+# How soon a connection that waits for room in the queues is looked at again.
+FEED_SECONDS = 0.001
+
+log = logging.getLogger(__name__)
+
+
+class ListenError(OSError):
+    """The address cannot be listened on; says which and what to do."""
+
+
+class Server:
+    """Accepts connections within limits and owns what they share."""
+
+    def __init__(self, node: Node, hooks: Hooks | None = None) -> None:
+        settings = node.settings
+        self.metrics = node.metrics
+        self.dispatcher = Dispatcher(node, hooks)
+        self.pool = BufferPool(settings.int("queued.max.request.bytes"))
+        self.scratch = memoryview(self.pool.scratch)
+        self.frame_bytes_max = settings.int("socket.request.max.bytes")
+        self.use_sendfile = settings.bool("headrace.sendfile")
+        self.reader = ThreadReader(node.loop, node.read_pool, self._count_cold_read)
+        self.tick = 0
+        self._node = node
+        self._loop = node.loop
+        idle_ms = settings.int("connections.max.idle.ms")
+        self._idle_ticks = max(1, idle_ms // 1000) if idle_ms >= 0 else 0
+        self._connections_max = settings.int("max.connections")
+        self._per_ip_max = settings.int("max.connections.per.ip")
+        self._per_ip_overrides = {
+            host: int(count)
+            for host, _, count in (
+                text.rpartition(":") for text in settings.list("max.connections.per.ip.overrides")
+            )
+        }
+        self._backlog = settings.int("socket.listen.backlog.size")
+        self._requests_max = settings.int("queued.max.requests")
+        self._send_buffer = settings.int("socket.send.buffer.bytes")
+        self._receive_buffer = settings.int("socket.receive.buffer.bytes")
+        self._connections: set[Connection] = set()
+        self._per_ip: Counter[str] = Counter()
+        self._starved: dict[Connection, None] = {}
+        self._listener: asyncio.Server | None = None
+        self._ticker: asyncio.TimerHandle | None = None
+        self._draining = False
+
+    async def start(self, endpoint: Endpoint) -> tuple[str, int]:
+        """Listen, and return the address that was bound."""
+        host = endpoint.host or None
+        if not self._node.settings.bool("headrace.allow.insecure.listen"):
+            require_loopback(endpoint)
+        try:
+            self._listener = await self._loop.create_server(
+                lambda: Connection(self), host, endpoint.port, backlog=self._backlog
+            )
+        except OSError as error:
+            reason = error.strerror or str(error)
+            hint = ""
+            if error.errno == errno.EADDRINUSE:
+                hint = "; another program listens there: stop it or choose another --listen"
+            raise ListenError(
+                error.errno, f"cannot listen on {endpoint.host}:{endpoint.port}: {reason}{hint}"
+            ) from error
+        self._ticker = self._loop.call_later(TICK_SECONDS, self._on_tick)
+        bound = self._listener.sockets[0].getsockname()
+        return endpoint.host or bound[0], bound[1]
+
+    async def drain(self) -> None:
+        """Accept and read no more; let the answers under way leave, within a bound of time."""
+        self._draining = True
+        if self._listener is not None:
+            self._listener.close()
+        if self._ticker is not None:
+            self._ticker.cancel()
+        deadline = self._loop.time() + DRAIN_SECONDS
+        for connection in tuple(self._connections):
+            if connection.idle:
+                connection.close()
+        while self._connections and self._loop.time() < deadline:
+            if all(connection.idle for connection in self._connections):
+                break
+            await asyncio.sleep(0.01)
+
+    async def close(self) -> None:
+        """Hang up on everybody."""
+        self.dispatcher.cancel()
+        for connection in tuple(self._connections):
+            connection.abort()
+        await self.dispatcher.drain()
+        if self._listener is not None:
+            self._listener.close()
+        self.scratch.release()
+
+    # What connections ask.
+
+    def admit(self, connection: Connection, transport: asyncio.Transport) -> str | None:
+        """Take a connection in, or say why not."""
+        if self._draining:
+            return "the broker is stopping"
+        if len(self._connections) >= self._connections_max:
+            return f"max.connections={self._connections_max} are open"
+        per_ip_max = self._per_ip_overrides.get(connection.peer, self._per_ip_max)
+        if self._per_ip[connection.peer] >= per_ip_max:
+            return f"max.connections.per.ip={per_ip_max} are open from there"
+        self._connections.add(connection)
+        self._per_ip[connection.peer] += 1
+        self.metrics.connections.value += 1
+        sock = transport.get_extra_info("socket")
+        if self._send_buffer > 0:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._send_buffer)
+        if self._receive_buffer > 0:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._receive_buffer)
+        return None
+
+    def release(self, connection: Connection) -> None:
+        """A connection is gone."""
+        if connection in self._connections:
+            self._connections.discard(connection)
+            self._starved.pop(connection, None)
+            self.metrics.connections.value -= 1
+            self._per_ip[connection.peer] -= 1
+            if not self._per_ip[connection.peer]:
+                del self._per_ip[connection.peer]
+
+    def queue_full(self, connection: Connection) -> bool:
+        """Whether this connection must wait until the node holds fewer requests or bytes."""
+        if not self.pool.exhausted and self._node.produces.size < self._requests_max:
+            return False
+        if connection.idle and not self.pool.exhausted:
+            return False  # each connection may always have one request of its own under way
+        connection.stall()
+        if not self._starved:
+            self._loop.call_later(FEED_SECONDS, self._feed)
+        self._starved[connection] = None
+        return True
+
+    def _feed(self) -> None:
+        """Let stalled connections go on as room appears."""
+        while self._starved and not self.pool.exhausted:
+            if self._node.produces.size >= self._requests_max:
+                break
+            connection = next(iter(self._starved))
+            del self._starved[connection]
+            connection.unstall()
+        if self._starved:
+            self._loop.call_later(FEED_SECONDS, self._feed)
+
+    def _on_tick(self) -> None:
+        self.tick += 1
+        self._ticker = self._loop.call_later(TICK_SECONDS, self._on_tick)
+        if self._idle_ticks and self.tick % max(1, min(self._idle_ticks // 4, 60)) == 0:
+            self._reap()
+
+    def _reap(self) -> None:
+        """Close connections that nothing happened on for `connections.max.idle.ms`."""
+        oldest = self.tick - self._idle_ticks
+        for connection in tuple(self._connections):
+            if connection.last_tick < oldest and connection.idle:
+                self.metrics.connections_reaped.value += 1
+                connection.close()
+
+    def _count_cold_read(self) -> None:
+        self.metrics.cold_reads.value += 1
+
+
+def require_loopback(endpoint: Endpoint) -> None:
+    """Refuse to listen beyond this machine while nobody has to prove who they are."""
+    host = endpoint.host
+    try:
+        local = host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        local = False
+    if not local:
+        raise ConfigError(
+            "listeners",
+            f"{host or 'every interface'} is not loopback and there is no authentication; listen "
+            "on 127.0.0.1, or say --set headrace.allow.insecure.listen=true on a trusted network",
+        )

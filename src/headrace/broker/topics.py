@@ -1,0 +1,380 @@
+"""Topics of this node: made, grown, configured and deleted, in the catalog and on disk.
+
+Changes are made one after the other, and each goes on to its end when the client that asked for it
+goes away. The catalog is written first and the folders follow; `catalog.py` says what that means
+for a crash in between.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from headrace.broker.log_config import log_config
+from headrace.config import ConfigError, Scope, Settings, Source, topic_settings
+from headrace.metadata import ALL_BROKERS, Catalog, StoreError, Topic
+from headrace.metadata.lasting import to_the_end
+from headrace.metadata.planning import NewTopic, check_growth, plan_topics
+from headrace.metadata.topic_names import collision_key
+from headrace.protocol.errors import ErrorCode, KafkaError
+from headrace.storage import FileSystem, LogConfig, names
+from headrace.storage.checkpoints import (
+    CorruptCheckpoint,
+    format_partition_metadata,
+    parse_partition_metadata,
+)
+
+if TYPE_CHECKING:
+    from headrace.broker.node import Node
+
+# What a resource's own settings become, given its own and its effective ones.
+Alteration = Callable[[Mapping[str, str], Settings], dict[str, str]]
+
+# Ending of a folder that was set aside.
+STRAY_FOLDER = "-stray"
+FOLDER_NAME_MAX = 255
+
+log = logging.getLogger(__name__)
+
+
+class TopicService:
+    """All changes to topics and to dynamic settings go through here."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._lock = asyncio.Lock()
+        self._log_configs: dict[frozenset[tuple[str, str]], LogConfig] = {}
+        # Names by collision key, to refuse a new one that looks like an old one.
+        self._names: dict[str, str] = {}
+
+    async def start(self) -> None:
+        """Open the logs of every topic in the catalog and begin to serve them.
+
+        Raises ConfigError if a stored setting is unfit, OSError if no folder can be used.
+        """
+        node = self._node
+        self._names = {collision_key(name): name for name in node.catalog.topics}
+        for broker, source in self._broker_layers().items():
+            node.settings.replace_layer(source, node.catalog.broker_configs.get(broker, {}))
+        self._log_configs.clear()
+        node.settings.subscribe(self._settings_changed)
+        # Recovery may take long, and a signal to stop must be heard meanwhile: off the loop.
+        await node.run_read(self._load_logs)
+        for topic in node.catalog.topics.values():
+            for index in range(topic.partitions):
+                if node.logs.get(topic.name, index) is not None:
+                    node.open_partition(topic.name, topic.id, index)
+        await node.catalog.forget_deleted(list(node.catalog.deleted))
+
+    def _load_logs(self) -> None:
+        """Open the folders that belong to topics, and make those that a crash kept from being."""
+        node = self._node
+        for log_dir in node.logs.dirs:
+            sort_folders(node.logs.fs, log_dir.path, node.catalog)
+        node.logs.load(self._log_config_of)
+        if any(log_dir.offline for log_dir in node.logs.dirs):
+            # What is missing may be on the disk that is: a new folder would hide it.
+            return
+        for topic in node.catalog.topics.values():
+            for index in range(topic.partitions):
+                if node.logs.get(topic.name, index) is None:
+                    node.logs.create(topic.name, index, topic.id, self.log_config(topic.config))
+
+    def _log_config_of(self, topic: str) -> LogConfig:
+        known = self._node.catalog.get(topic)
+        return self.log_config({} if known is None else known.config)
+
+    def log_config(self, overrides: Mapping[str, str]) -> LogConfig:
+        """Configuration of the logs of a topic with these settings of its own."""
+        key = frozenset(overrides.items())
+        config = self._log_configs.get(key)
+        if config is None:
+            config = self._log_configs[key] = log_config(self._node.settings, overrides)
+        return config
+
+    # -- create ------------------------------------------------------------------------------
+
+    async def create(
+        self, wanted: Sequence[NewTopic], *, validate_only: bool = False
+    ) -> list[Topic | KafkaError]:
+        """Make topics; for each what it became, or why it did not. Durable when it returns.
+
+        On cancel the topics are made all the same.
+        """
+        if validate_only:
+            return self._plan(wanted)
+        return await to_the_end(self._create(wanted))
+
+    async def create_internal(
+        self, name: str, *, partitions: int, config: Mapping[str, str]
+    ) -> Topic:
+        """One of the broker's own topics, made if it is not there; KafkaError if it cannot be."""
+        (outcome,) = await self.create([NewTopic(name, partitions, config={**config})])
+        topic = self._node.catalog.get(name)
+        if topic is None:
+            assert isinstance(outcome, KafkaError)
+            raise outcome
+        return topic
+
+    def _plan(self, wanted: Sequence[NewTopic]) -> list[Topic | KafkaError]:
+        node = self._node
+        return plan_topics(wanted, self._names, node.settings, node.cluster.node_id)
+
+    async def _create(self, wanted: Sequence[NewTopic]) -> list[Topic | KafkaError]:
+        async with self._lock:
+            outcomes = self._plan(wanted)
+            made = [topic for topic in outcomes if isinstance(topic, Topic)]
+            if not made:
+                return outcomes
+            try:
+                with _translated():
+                    await self._node.catalog.create_topics(made, self._node.cluster.node_id)
+            except KafkaError as error:
+                return [error if isinstance(each, Topic) else each for each in outcomes]
+            self._names |= {collision_key(topic.name): topic.name for topic in made}
+            return [
+                await self._open_new(each) if isinstance(each, Topic) else each for each in outcomes
+            ]
+
+    async def _open_new(self, topic: Topic) -> Topic | KafkaError:
+        try:
+            await self._open_partitions(topic, range(topic.partitions))
+        except KafkaError as error:
+            log.error("topic %s could not be made: %s", topic.name, error)
+            await self._remove(topic)
+            return error
+        return topic
+
+    async def _open_partitions(self, topic: Topic, indexes: range) -> None:
+        """Make the folders of new partitions and begin to serve them; KafkaError if the disk fails.
+
+        All or none: when one cannot be made, those made before it are deleted again.
+        """
+        node, config = self._node, self.log_config(topic.config)
+        made: list[int] = []
+        try:
+            with _translated():
+                for index in indexes:
+                    node.logs.create(topic.name, index, topic.id, config)
+                    made.append(index)
+                    # Each takes a few file operations: let others have the loop in between.
+                    await asyncio.sleep(0)
+        except KafkaError:
+            self._delete_folders(topic, made)
+            raise
+        for index in indexes:
+            node.open_partition(topic.name, topic.id, index)
+
+    # -- delete ------------------------------------------------------------------------------
+
+    async def delete(self, name: str) -> None:
+        """Delete a topic; raises KafkaError if it cannot be. Durable when it returns.
+
+        On cancel it is deleted all the same.
+        """
+        await to_the_end(self._delete(name))
+
+    async def _delete(self, name: str) -> None:
+        async with self._lock:
+            topic = self._existing(name)
+            if topic.internal:
+                raise KafkaError(
+                    ErrorCode.INVALID_TOPIC_EXCEPTION,
+                    f"Topic '{name}' is the broker's own and cannot be deleted.",
+                )
+            await self._remove(topic)
+
+    async def _remove(self, topic: Topic) -> None:
+        with _translated():
+            await self._node.catalog.delete_topic(topic.name)
+        self._names.pop(collision_key(topic.name), None)
+        self._node.partitions.remove(topic.name)
+        self._node.groups.topic_deleted(topic.name)
+        if self._delete_folders(topic, range(topic.partitions)):
+            try:
+                await self._node.catalog.forget_deleted([topic.id])
+            except StoreError as error:
+                log.warning("deleted topic %s is not forgotten yet: %s", topic.name, error)
+
+    def _delete_folders(self, topic: Topic, indexes: Sequence[int]) -> bool:
+        """Delete folders of a topic; False if some are left, for the next start to delete."""
+        try:
+            for index in indexes:
+                if self._node.logs.get(topic.name, index) is not None:
+                    self._node.logs.delete(topic.name, index)
+        except OSError as error:
+            log.warning("folders of topic %s are left over: %s", topic.name, error)
+            return False
+        return True
+
+    # -- grow --------------------------------------------------------------------------------
+
+    async def add_partitions(
+        self,
+        name: str,
+        count: int,
+        assignments: Sequence[Sequence[int]] | None = None,
+        *,
+        validate_only: bool = False,
+    ) -> None:
+        """Raise the number of partitions to `count`; raises KafkaError if it cannot be.
+
+        Durable when it returns; on cancel the partitions are made all the same.
+        """
+        node_id = self._node.cluster.node_id
+        if validate_only:
+            check_growth(self._existing(name), count, assignments, node_id)
+        else:
+            await to_the_end(self._grow(name, count, assignments, node_id))
+
+    async def _grow(
+        self, name: str, count: int, assignments: Sequence[Sequence[int]] | None, node_id: int
+    ) -> None:
+        async with self._lock:
+            topic = self._existing(name)
+            check_growth(topic, count, assignments, node_id)
+            with _translated():
+                grown = await self._node.catalog.set_partitions(name, count, node_id)
+                try:
+                    await self._open_partitions(grown, range(topic.partitions, count))
+                except KafkaError:
+                    await self._node.catalog.set_partitions(name, topic.partitions, node_id)
+                    raise
+
+    # -- settings ----------------------------------------------------------------------------
+
+    async def alter_topic(self, name: str, alter: Alteration, *, validate_only: bool) -> None:
+        """Change a topic's own settings; raises KafkaError if it cannot be.
+
+        Its logs follow at once. Durable when it returns; on cancel it happens all the same.
+        """
+        await to_the_end(self._alter_topic(name, alter, validate_only))
+
+    async def _alter_topic(self, name: str, alter: Alteration, validate_only: bool) -> None:
+        async with self._lock:
+            topic = self._existing(name)
+            with _translated():
+                config = alter(topic.config, topic_settings(self._node.settings, topic.config))
+                log_config = self.log_config(config)
+                if not validate_only:
+                    await self._node.catalog.set_topic_config(name, config)
+                    for index in range(topic.partitions):
+                        self._configure(name, index, log_config)
+
+    async def alter_broker(
+        self, broker_id: int | None, alter: Alteration, *, validate_only: bool
+    ) -> None:
+        """Change the dynamic settings of this broker, or of all (None); KafkaError if it cannot be.
+
+        They are in effect and durable when it returns; on cancel it happens all the same.
+        """
+        await to_the_end(self._alter_broker(broker_id, alter, validate_only))
+
+    async def _alter_broker(
+        self, broker_id: int | None, alter: Alteration, validate_only: bool
+    ) -> None:
+        node = self._node
+        broker = ALL_BROKERS if broker_id is None else str(broker_id)
+        source = self._broker_layers()[broker]
+        async with self._lock:
+            own = node.catalog.broker_configs.get(broker, {})
+            with _translated():
+                config = alter(own, node.settings)
+                self._check_dynamic(source, own, config)
+                node.settings.check_layer(source, config)
+                if not validate_only:
+                    await node.catalog.set_broker_config(broker, config)
+                    node.settings.replace_layer(source, config)
+
+    def _check_dynamic(
+        self, source: Source, own: Mapping[str, str], config: Mapping[str, str]
+    ) -> None:
+        """Raise KafkaError if a change needs a restart, or is for single brokers only."""
+        allowed = {Scope.CLUSTER_WIDE}
+        if source is Source.DYNAMIC_BROKER:
+            allowed.add(Scope.PER_BROKER)
+        changed = {name for name in {*own, *config} if own.get(name) != config.get(name)}
+        refused = sorted(
+            name for name in changed if self._node.settings.rows.row(name).scope not in allowed
+        )
+        if refused:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"Cannot update these configs dynamically: {', '.join(refused)}",
+            )
+
+    def _broker_layers(self) -> dict[str, Source]:
+        return {
+            str(self._node.cluster.node_id): Source.DYNAMIC_BROKER,
+            ALL_BROKERS: Source.DYNAMIC_DEFAULT_BROKER,
+        }
+
+    def _settings_changed(self, names: set[str]) -> None:
+        """Broker settings are the defaults of topics: their logs follow at once."""
+        self._log_configs.clear()
+        for topic in self._node.catalog.topics.values():
+            config = self.log_config(topic.config)
+            for index in range(topic.partitions):
+                self._configure(topic.name, index, config)
+
+    def _configure(self, topic: str, index: int, config: LogConfig) -> None:
+        partition = self._node.partitions.get(topic, index)
+        if partition is not None:
+            partition.log.config = config
+
+    def _existing(self, name: str) -> Topic:
+        topic = self._node.catalog.get(name)
+        if topic is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return topic
+
+
+def sort_folders(files: FileSystem, log_dir: str, catalog: Catalog) -> None:
+    """Rename the partition folders that belong to no topic, so that they are never served.
+
+    Those of a deleted topic are marked to be removed. Those of a topic that nobody deleted are set
+    aside for a person to look at: the catalog may be the one that is wrong.
+    """
+    for name in files.list(log_dir) if files.exists(log_dir) else ():
+        folder = os.path.join(log_dir, name)
+        place = names.parse_folder(name)
+        if place is None or not files.is_dir(folder):
+            continue
+        topic, topic_id = catalog.get(place[0]), _topic_id(files, folder)
+        if topic is not None and place[1] < topic.partitions:
+            if topic_id == topic.id:
+                continue
+            if topic_id is None:
+                # Its first sync never came, so it is empty: a crash right after it was made.
+                path = os.path.join(folder, names.PARTITION_METADATA)
+                files.write(path, format_partition_metadata(topic.id))
+                continue
+        if topic_id in catalog.deleted:
+            target = names.deleted_folder_name(*place, os.urandom(16).hex())
+        else:
+            tail = f"-{place[1]}.{os.urandom(16).hex()}{STRAY_FOLDER}"
+            target = place[0][: FOLDER_NAME_MAX - len(tail)] + tail
+            log.warning("%s belongs to no topic; it is kept as %s", folder, target)
+        files.rename(folder, os.path.join(log_dir, target))
+
+
+def _topic_id(files: FileSystem, folder: str) -> bytes | None:
+    try:
+        return parse_partition_metadata(files.read(os.path.join(folder, names.PARTITION_METADATA)))
+    except (FileNotFoundError, CorruptCheckpoint):
+        return None
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    """Turn what settings, the store and the disk raise into Kafka's errors."""
+    try:
+        yield
+    except ConfigError as error:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
+    except (StoreError, OSError) as error:
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the disk refused: {error}") from error
