@@ -1,0 +1,119 @@
+"""A clock that stands still until the test moves it."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import heapq
+import itertools
+import threading
+import time
+from collections.abc import Callable
+
+from headrace.broker.clock import Alarm
+
+ADVANCE_TIMEOUT_SECONDS = 30.0
+# Work that an alarm starts may wait for something else, such as a client; then time moves on.
+SETTLE_TIMEOUT_SECONDS = 5.0
+
+
+class VirtualAlarm:
+    """A wake-up on virtual time."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, wake: Callable[[], None]) -> None:
+        self.loop = loop
+        self.wake: Callable[[], None] | None = wake
+
+    def cancel(self) -> None:
+        self.wake = None
+
+    def ring(self) -> None:
+        """Runs on the loop; a cancel that came first wins."""
+        wake, self.wake = self.wake, None
+        if wake is not None:
+            wake()
+
+
+class VirtualClock:
+    """Wall and monotonic time that move only by `advance`, for what is slow in real life.
+
+    Drives sessions, retention and transaction timeouts. Fetch waits and rebalance delays are on
+    real time in the broker, so real clients work as ever. One clock may serve several brokers.
+    """
+
+    def __init__(self, now_ms: int | None = None) -> None:
+        self._wall_at_zero_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+        self._elapsed_ms = 0
+        self._lock = threading.Lock()
+        self._advancing = threading.Lock()
+        self._alarms: list[tuple[int, int, VirtualAlarm]] = []
+        self._order = itertools.count()
+
+    def now_ms(self) -> int:
+        return self._wall_at_zero_ms + self._elapsed_ms
+
+    def monotonic_ms(self) -> int:
+        return self._elapsed_ms
+
+    def wake_after(
+        self, loop: asyncio.AbstractEventLoop, delay_ms: int, wake: Callable[[], None]
+    ) -> Alarm:
+        if delay_ms <= 0:
+            return loop.call_soon(wake)
+        alarm = VirtualAlarm(loop, wake)
+        with self._lock:
+            due_ms = self._elapsed_ms + delay_ms
+            heapq.heappush(self._alarms, (due_ms, next(self._order), alarm))
+        return alarm
+
+    def advance(self, ms: int) -> None:
+        """Move time on, stopping at every deadline on the way.
+
+        When it returns, all that was due has been called and the tasks begun by it have ended.
+        Called from a test's thread, not from a broker's loop.
+        """
+        if ms < 0:
+            raise ValueError(f"time goes forward only, got {ms} ms")
+        with self._advancing:
+            target_ms = self._elapsed_ms + ms
+            while (alarm := self._next_alarm(target_ms)) is not None:
+                _ring_on_its_loop(alarm)
+            with self._lock:
+                self._elapsed_ms = target_ms
+
+    def jump(self, ms: int) -> None:
+        """Step the wall clock alone, forward or back, as an operator or a bad time server does."""
+        with self._lock:
+            self._wall_at_zero_ms += ms
+
+    def _next_alarm(self, target_ms: int) -> VirtualAlarm | None:
+        with self._lock:
+            if not self._alarms or self._alarms[0][0] > target_ms:
+                return None
+            due_ms, _, alarm = heapq.heappop(self._alarms)
+            self._elapsed_ms = max(self._elapsed_ms, due_ms)
+            return alarm
+
+
+def _ring_on_its_loop(alarm: VirtualAlarm) -> None:
+    """Ring, and wait for the tasks that the ringing has started."""
+    if alarm.wake is None or alarm.loop.is_closed():
+        return
+    rung: concurrent.futures.Future[None] = concurrent.futures.Future()
+
+    def ring() -> None:
+        before = asyncio.all_tasks(alarm.loop)
+        try:
+            alarm.ring()
+        except BaseException as error:
+            rung.set_exception(error)
+            return
+        started = asyncio.all_tasks(alarm.loop) - before
+        if not started:
+            rung.set_result(None)
+            return
+        settled = alarm.loop.create_task(asyncio.wait(started, timeout=SETTLE_TIMEOUT_SECONDS))
+        settled.add_done_callback(lambda _: rung.set_result(None))
+
+    alarm.loop.call_soon_threadsafe(ring)
+    rung.result(ADVANCE_TIMEOUT_SECONDS)
