@@ -1,0 +1,103 @@
+"""All verbs on one typer application."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+
+from headrace.cli import bench, consume, doctor, log, produce, settings, topic
+from headrace.cli.serve_options import (
+    ConfigOption,
+    DataDirOption,
+    InsecureOption,
+    ListenOption,
+    SetOption,
+)
+from headrace.cli.serving import ServeOptions
+
+app = typer.Typer(
+    help="An event-streaming platform: a broker that speaks the Kafka protocol, and its tools.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def command() -> Callable[..., Any]:
+    """The application as a callable that takes arguments."""
+    return typer.main.get_command(app)
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        from headrace.cli.version import version
+
+        print(f"headrace {version()}")
+        raise typer.Exit
+
+
+@app.callback()
+def _headrace(
+    _version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    """Options of the tool itself."""
+
+
+@app.command()
+def up(
+    *,
+    listen: ListenOption = None,
+    data_dir: DataDirOption = None,
+    config: ConfigOption = None,
+    set_: SetOption = None,
+    allow_insecure_listen: InsecureOption = False,
+) -> None:
+    """Start the platform on this machine and say what runs where; Ctrl-C stops it."""
+    from headrace.cli.up import run_up
+
+    run_up(_serve_options(listen, data_dir, config, set_, allow_insecure_listen))
+
+
+@app.command()
+def broker(
+    *,
+    listen: ListenOption = None,
+    data_dir: DataDirOption = None,
+    config: ConfigOption = None,
+    set_: SetOption = None,
+    allow_insecure_listen: InsecureOption = False,
+) -> None:
+    """Run one broker in the foreground; prints a ready line once clients may connect."""
+    from headrace.cli.broker import run_broker
+
+    run_broker(_serve_options(listen, data_dir, config, set_, allow_insecure_listen))
+
+
+def _serve_options(
+    listen: ListenOption,
+    data_dir: DataDirOption,
+    config: ConfigOption,
+    pairs: SetOption,
+    allow_insecure_listen: InsecureOption,
+) -> ServeOptions:
+    return ServeOptions(
+        listen=listen,
+        data_dir=data_dir,
+        config=config,
+        set=tuple(pairs or ()),
+        allow_insecure_listen=allow_insecure_listen,
+    )
+
+
+app.command()(produce.produce)
+app.command()(consume.consume)
+app.add_typer(topic.app, name="topic")
+app.add_typer(log.app, name="log")
+app.command()(settings.settings)
+app.command()(doctor.doctor)
+app.add_typer(bench.app, name="bench")

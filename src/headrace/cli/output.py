@@ -1,0 +1,86 @@
+"""Listings: a table for people, aligned text for pipes, JSON for programs."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+Row = Mapping[str, object]
+
+
+class Output(StrEnum):
+    """How a listing is printed."""
+
+    table = "table"
+    json = "json"
+
+
+OutputOption = Annotated[
+    Output, typer.Option("--output", "-o", help="How to print: a table, or JSON for programs.")
+]
+
+
+def show_rows(rows: Sequence[Row], columns: Sequence[str], output: Output) -> None:
+    """Print rows that all have these columns."""
+    if output is Output.json:
+        show_json([{column: row[column] for column in columns} for row in rows])
+    elif sys.stdout.isatty():
+        _show_rich(rows, columns)
+    else:
+        _show_plain(rows, columns)
+
+
+def show_json(value: object) -> None:
+    """Print one JSON document."""
+    json.dump(value, sys.stdout, indent=2, ensure_ascii=False)
+    sys.stdout.write("\n")
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        return ",".join(map(str, value)) or "-"
+    return str(value)
+
+
+def _show_rich(rows: Sequence[Row], columns: Sequence[str]) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=SIMPLE_HEAD, header_style="bold", pad_edge=False)
+    for column in columns:
+        is_number = bool(rows) and all(isinstance(row[column], int | float) for row in rows)
+        table.add_column(column, justify="right" if is_number else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(_cell(row[column]) for column in columns))
+    Console(markup=False, highlight=False).print(table)
+
+
+def _show_plain(rows: Sequence[Row], columns: Sequence[str]) -> None:
+    lines = [list(columns), *([_cell(row[column]) for column in columns] for row in rows)]
+    widths = [max(len(line[index]) for line in lines) for index in range(len(columns))]
+    for line in lines:
+        cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+        print("  ".join(cells).rstrip())
+
+
+@contextmanager
+def quiet_pipe() -> Iterator[None]:
+    """Let a reader that goes away (`| head`) end the printing without a complaint."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Python flushes standard output once more at exit; there is nobody to read it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
