@@ -1,0 +1,1 @@
+"""Headrace side by side with its peers, on the same machine under the same load."""

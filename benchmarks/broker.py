@@ -1,0 +1,146 @@
+"""`headrace bench broker`: Apache Kafka and Headrace in turn, same machine, same load, ratios."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from benchmarks import generator, machine, report
+from benchmarks.figures import PARTS, Row, compare
+from benchmarks.peers import Headrace, Kafka, Peer
+from benchmarks.trial import FULL, QUICK, Trial
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "benchmarks.md"
+PLOT = ROOT / "docs" / "img" / "bench-broker.svg"
+
+_DESCRIPTORS = 16_384
+_TABLE_COLUMNS = 130  # where standard output is not a terminal
+_DISK_BYTES_NEEDED = 12_000_000_000
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """The options of the bench."""
+    parser = argparse.ArgumentParser(
+        prog="headrace bench broker",
+        description="Run Apache Kafka and Headrace one after the other under the same load.",
+    )
+    parser.add_argument("-o", "--output", choices=["table", "json"], default="table")
+    parser.add_argument("--quick", action="store_true", help="one short round, for a first look")
+    parser.add_argument("--rounds", type=int, help="interleaved rounds, the median counts (3)")
+    parser.add_argument(
+        "--only",
+        action="append",
+        choices=PARTS,
+        metavar="NAME",
+        help=f"measure only this; may be repeated: {', '.join(PARTS)}",
+    )
+    parser.add_argument("--peer", choices=["both", "kafka", "headrace"], default="both")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a broker setting for Headrace, to see what it costs",
+    )
+    parser.add_argument("--dir", type=Path, help="where the brokers' data goes (a cache folder)")
+    parser.add_argument(
+        "--write-docs", action="store_true", help="put the figures and the plot into docs/"
+    )
+    options = parser.parse_args(arguments)
+    if options.rounds is None:
+        options.rounds = 1 if options.quick else 3
+    if options.rounds < 1:
+        parser.error("--rounds begins at 1")
+    if options.write_docs and (options.only or options.peer != "both" or options.set):
+        parser.error("--write-docs needs every figure of both brokers at their defaults")
+    return options
+
+
+def run(options: argparse.Namespace, progress: Console) -> tuple[list[Row], dict[str, Any]]:
+    """Measure what the options ask for; returns the rows and the whole document."""
+    program = generator.build()
+    machine.raise_descriptor_limit(_DESCRIPTORS)
+    parent = options.dir or generator.CACHE / "data"
+    parent.mkdir(parents=True, exist_ok=True)
+    if shutil.disk_usage(parent).free < _DISK_BYTES_NEEDED:
+        raise SystemExit(f"{parent} has less than 12 GB free; choose another folder with --dir")
+    with tempfile.TemporaryDirectory(dir=parent, prefix="bench-") as temporary:
+        folder = Path(temporary)
+        facts = machine.facts(folder)
+        for name, fact in facts.items():
+            progress.print(f"[dim]{name}: {fact}", soft_wrap=True)
+        machine.touch_memory(folder)
+        kafka, headrace = Kafka(), Headrace(tuple(options.set))
+        trials = {
+            peer.name: _trial(peer, program, folder, options, progress)
+            for peer in (kafka, headrace)
+            if options.peer in ("both", peer.name)
+        }
+        for number in range(1, options.rounds + 1):
+            for name, trial in trials.items():
+                progress.log(f"round {number} of {options.rounds}, {name}")
+                trial.round()
+    values = {name: trial.values for name, trial in trials.items()}
+    rows = compare(values.get("headrace", {}), values.get("kafka", {}))
+    details = {
+        "versions": {"headrace": headrace.title, "kafka": kafka.title},
+        "quick": options.quick,
+        "rounds": options.rounds,
+        "values": values,
+        "answers": {name: trial.answers for name, trial in trials.items()},
+    }
+    return rows, report.document(rows, facts, details)
+
+
+def _trial(
+    peer: Peer, program: Path, folder: Path, options: argparse.Namespace, progress: Console
+) -> Trial:
+    return Trial(
+        peer,
+        program,
+        folder / peer.name,
+        QUICK if options.quick else FULL,
+        options.only or PARTS,
+        lambda what: progress.log(f"[dim]{peer.name}: {what}"),
+    )
+
+
+def write_docs(rows: list[Row], result: dict[str, Any], command: str) -> None:
+    """Put the figures into the docs page and draw the plot beside it."""
+    titles = (result["versions"]["headrace"], result["versions"]["kafka"])
+    generated = report.markdown(rows, result["machine"], titles, command)
+    PAGE.write_text(report.insert(PAGE.read_text(), generated))
+    report.plot(rows, PLOT, titles)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the bench; 0 when it could be measured, whatever the figures say."""
+    options = parse(arguments)
+    progress = Console(stderr=True, log_path=False)
+    try:
+        rows, result = run(options, progress)
+    except generator.GeneratorError as error:
+        progress.print(f"[red]error:[/] {error}", markup=True)
+        return 1
+    if options.output == "json":
+        print(json.dumps(result, indent=2))
+    else:
+        versions = result["versions"]
+        out = Console(width=None if sys.stdout.isatty() else _TABLE_COLUMNS)
+        out.print(report.table(rows, versions["headrace"], versions["kafka"]))
+    if options.write_docs:
+        write_docs(rows, result, " ".join(["./headrace bench broker", *arguments]))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,3 @@
+module headrace/loadgen
+
+go 1.19

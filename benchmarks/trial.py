@@ -1,0 +1,177 @@
+"""One round of one broker: start it, load it, read what it used, stop it, clean up."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks import figures, java_tools, process
+from benchmarks.figures import Load, Values
+from benchmarks.generator import Answer, Generator
+from benchmarks.machine import folder_bytes
+from benchmarks.peers import Peer, Running
+
+_MANY_PARTITIONS = 1000
+_IDLE_CONNECTIONS = 5000
+# Kafka begins to remove files half a minute after its start.
+_SETTLE_SECONDS_MAX = 40.0
+_SETTLED_BYTES = 64 << 20
+_MB = 1e6
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How long and how much: a load ends at whichever comes first."""
+
+    warm_seconds: float
+    seconds: float
+    bytes_max: int
+    java_records: int
+
+
+FULL = Sizes(warm_seconds=6.0, seconds=5.0, bytes_max=1_500_000_000, java_records=1_000_000)
+QUICK = Sizes(warm_seconds=3.0, seconds=2.0, bytes_max=500_000_000, java_records=100_000)
+
+
+class Trial:
+    """Measures one broker once; `values` gains one value per figure and round."""
+
+    def __init__(
+        self,
+        peer: Peer,
+        program: Path,
+        folder: Path,
+        sizes: Sizes,
+        parts: Collection[str],
+        say: Callable[[str], None],
+    ) -> None:
+        self._peer = peer
+        self._program = program
+        self._folder = folder
+        self._sizes = sizes
+        self._parts = parts
+        self._say = say
+        self.values: Values = {}
+        self.answers: dict[str, list[Answer]] = {}
+
+    def round(self) -> None:
+        """Run every chosen part once, each group on a broker with a fresh folder."""
+        if {"starts", "idle"} & set(self._parts):
+            self._fresh(self._starts_and_idle)
+        loads = [load for load in figures.LOADS if load.name in self._parts]
+        if loads or "java" in self._parts:
+            self._fresh(lambda: self._loads(loads))
+
+    def _fresh(self, work: Callable[[], None]) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)
+        try:
+            work()
+        finally:
+            self._peer.stop()
+            shutil.rmtree(self._folder, ignore_errors=True)
+            os.sync()
+
+    def _record(self, figure: figures.Figure, value: float) -> None:
+        self.values.setdefault(figure.name, []).append(value)
+
+    # Starts and idle connections ---------------------------------------------------------------
+
+    def _starts_and_idle(self) -> None:
+        running, generator, served_s = self._start()
+        if "idle" in self._parts:
+            self._say("idle connections")
+            held = generator.hold(_IDLE_CONNECTIONS)
+            time.sleep(1.0)
+            self._record(figures.IDLE, process.resident_bytes(running.pid) / _MB)
+            held.release()
+        if "starts" not in self._parts:
+            return
+        self._record(figures.START_EMPTY, served_s)
+        self._say("1,000 partitions")
+        made = generator.run("create", topic="many", partitions=_MANY_PARTITIONS)
+        self._record(figures.CREATE_TOPIC, float(made["seconds"]))
+        self._peer.stop()
+        _, _, served_s = self._start(topic="many", partitions=_MANY_PARTITIONS)
+        self._record(figures.START_FULL, served_s)
+
+    def _start(self, **wanted: object) -> tuple[Running, Generator, float]:
+        """Start the broker; the time runs from its process's birth to the answer waited for."""
+        running = self._peer.start(self._folder)
+        generator = Generator(self._program, running.bootstrap)
+        answer = generator.run("ready", **wanted)
+        return running, generator, float(answer["serving_unix_ns"]) / 1e9 - running.started_at
+
+    # Loads --------------------------------------------------------------------------------------
+
+    def _loads(self, loads: list[Load]) -> None:
+        running, generator, _ = self._start()
+        with process.MemoryWatch(running.pid) as memory:
+            for load in loads:
+                self._say(load.name)
+                self._load(running, generator, load)
+        if loads:
+            self._record(figures.MEMORY, memory.rss_peak_bytes / _MB)
+            self._record(figures.MEMORY_PSS, memory.pss_peak_bytes / _MB)
+        if "java" in self._parts:
+            self._say("Java perf tools")
+            self._java(running, generator)
+
+    def _load(self, running: Running, generator: Generator, load: Load) -> None:
+        sizes = self._sizes
+        # The same kind of load first: the JVM compiles what is hot, caches and buffers fill.
+        self._on_topic(running, generator, load, sizes.warm_seconds, 2 * sizes.bytes_max)
+        answer = self._on_topic(running, generator, load, sizes.seconds, sizes.bytes_max)
+        self.answers.setdefault(load.name, []).append(answer)
+        for key, figure in load.figures.items():
+            self._record(figure, measurement(answer, key))
+
+    def _on_topic(
+        self, running: Running, generator: Generator, load: Load, seconds: float, bytes_max: int
+    ) -> Answer:
+        """Run the load on a topic of its own, and wait until the disk has it back."""
+        topic = {"topic": f"bench-{load.name}", "partitions": load.partitions}
+        generator.run("create", **topic)
+        if load.fill_bytes:
+            generator.run("produce", **topic, seconds=60, bytes_max=load.fill_bytes)
+        os.sync()
+        flags = dict(load.flags, **topic, seconds=seconds)
+        if load.mode == "produce":
+            flags["bytes_max"] = bytes_max
+        before = process.cpu_seconds(running.pid)
+        answer = generator.run(load.mode, **flags)
+        answer["broker_cpu_seconds"] = process.cpu_seconds(running.pid) - before
+        generator.run("delete", topic=topic["topic"])
+        self._settle()
+        return answer
+
+    def _settle(self) -> None:
+        deadline = time.monotonic() + _SETTLE_SECONDS_MAX
+        while folder_bytes(self._folder) > _SETTLED_BYTES and time.monotonic() < deadline:
+            time.sleep(0.1)
+        os.sync()
+
+    def _java(self, running: Running, generator: Generator) -> None:
+        topic = "bench-java"
+        generator.run("create", topic=topic, partitions=4)
+        records = self._sizes.java_records
+        produced = java_tools.produce(running.bootstrap, topic, records)
+        consumed = java_tools.consume(running.bootstrap, topic, records)
+        self.answers.setdefault("java", []).append({"produce": produced, "consume": consumed})
+        self._record(figures.JAVA_PRODUCE, produced["mb_per_second"])
+        self._record(figures.JAVA_PRODUCE_P99, produced["p99_ms"])
+        self._record(figures.JAVA_CONSUME, consumed["mb_per_second"])
+
+
+def measurement(answer: Answer, key: str) -> float:
+    """A figure's value out of the generator's answer and the broker's processor time."""
+    if key == figures.CPU_MB:
+        return float(answer["broker_cpu_seconds"] * 1e3 / (answer["bytes"] / _MB))
+    if key == figures.CPU_REQ:
+        return float(answer["broker_cpu_seconds"] * 1e6 / answer["requests"])
+    if key in answer:
+        return float(answer[key])
+    return float(answer["latency_ms"][key])

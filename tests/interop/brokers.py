@@ -1,0 +1,55 @@
+"""The brokers that clients are tried on, each as a process of its own."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.apache_kafka import QUICK_JVM, ApacheKafka
+
+# A group that waits three seconds for its first members would make every test wait.
+SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
+
+_STOP_SECONDS_MAX = 20.0
+
+
+@contextmanager
+def running(kind: str, settings: Mapping[str, str] | None = None) -> Iterator[str]:
+    """Run "headrace" or "apache" and give its address."""
+    settings = {**SETTINGS, **(settings or {})}
+    if kind == "apache":
+        with ApacheKafka(settings=settings, heap="512m", jvm=QUICK_JVM) as kafka:
+            yield kafka.bootstrap
+    else:
+        with tempfile.TemporaryDirectory(prefix="headrace-interop-") as folder:
+            yield from _headrace(Path(folder), settings)
+
+
+def _headrace(folder: Path, settings: Mapping[str, str]) -> Iterator[str]:
+    command = [sys.executable, "-m", "headrace", "broker", "--listen", "127.0.0.1:0"]
+    command += ["--data-dir", str(folder / "data")]
+    for name, value in settings.items():
+        command += ["--set", f"{name}={value}"]
+    log = folder / "broker.log"
+    with log.open("wb") as errors:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
+    try:
+        assert process.stdout is not None
+        ready = process.stdout.readline()
+        address = re.search(r"127\.0\.0\.1:\d+", ready)
+        if address is None:
+            raise RuntimeError(f"headrace did not start: {ready}{log.read_text()[-4000:]}")
+        yield address.group()
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(_STOP_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()

@@ -1,0 +1,48 @@
+"""One broker for all clients of a test session: Headrace, or Apache Kafka with `--on apache`.
+
+Running the same tests on Apache Kafka shows that they ask for what Kafka does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.interop.brokers import running
+
+HERE = Path(__file__).parent
+
+# Before the first import, so that a failed check shows what was observed.
+pytest.register_assert_rewrite("tests.interop.cases", "tests.interop.wire")
+
+from tests.interop.stage import Stage  # noqa: E402
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--on",
+        choices=("headrace", "apache"),
+        default="headrace",
+        help="the broker that tests/interop runs on",
+    )
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep the tests of one client on one worker, since a program does all its cases at once."""
+    for item in items:
+        if item.path.is_relative_to(HERE):
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+
+
+@pytest.fixture(scope="session")
+def bootstrap(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The address of the broker under test."""
+    # The option is unknown when this file was not loaded at start (a run of all tests).
+    with running(request.config.getoption("--on", "headrace")) as address:
+        yield address
+
+
+@pytest.fixture(scope="session")
+def stage(bootstrap: str) -> Stage:
+    return Stage(bootstrap)

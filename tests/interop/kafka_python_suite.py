@@ -1,0 +1,139 @@
+"""kafka-python's own integration tests, out of its source distribution, on any broker."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from xml.etree import ElementTree
+
+from tests.jars import CACHE
+
+VERSION = version("kafka-python")
+
+# The brokers that the suite starts for itself are set up like this.
+SETTINGS = {"num.partitions": "4", "node.id": "0", "group.min.session.timeout.ms": "1000"}
+APACHE_SETTINGS = {
+    **SETTINGS,
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS",
+}
+
+# The newest that this kafka-python knows; it sends the versions of this table, negotiated or not.
+_KAFKA_VERSION = "4.3"
+_RUN_SECONDS_MAX = 300
+# The distribution leaves this file out; only brokers that the suite starts itself need more of it.
+_SERVICE = """class ExternalService:
+    def __init__(self, host, port):
+        self.host, self.port = host, port
+
+
+class SpawnedService:
+    pass
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How one test ended ("passed", "failed" or "skipped"), with its last words if not passed."""
+
+    result: str
+    reason: str = ""
+
+
+def run(bootstrap: str, *, without: Mapping[str, str] | None = None) -> dict[str, Outcome]:
+    """Run the suite on a broker, without some tests by name; the outcomes by test name."""
+    source = _source()
+    deselected = [f"--deselect=test/integration/{name}" for name in without or {}]
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder, "report.xml")
+        environment = {
+            **os.environ,
+            "KAFKA_URI": f"kafka://{bootstrap}",
+            "KAFKA_VERSION": _KAFKA_VERSION,
+            "KAFKA_ROOT": folder,
+        }
+        command = [sys.executable, "-m", "pytest", "test/integration", f"--junitxml={report}"]
+        command += ["-q", "-p", "no:headrace", "-p", "no:xdist", "-p", "no:hypothesispytest"]
+        command += ["-W", "ignore", "-o", "log_level=WARNING", "-o", "addopts=", "--timeout=60"]
+        # These start brokers of their own, with certificates that the distribution leaves out.
+        command += ["--ignore=test/integration/test_ssl_integration.py"]
+        done = subprocess.run(
+            [*command, *deselected],
+            cwd=source,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=_RUN_SECONDS_MAX,
+            check=False,
+        )
+        if not report.exists():
+            raise RuntimeError(f"the suite did not run:\n{done.stdout}{done.stderr}")
+        return _outcomes(report)
+
+
+def _outcomes(report: Path) -> dict[str, Outcome]:
+    outcomes = {}
+    for case in ElementTree.parse(report).iter("testcase"):
+        module = case.attrib["classname"].removeprefix("test.integration.")
+        name = f"{module}.py::{case.attrib['name']}"
+        outcomes[name] = Outcome("passed")
+        for kind, result in (("failure", "failed"), ("error", "failed"), ("skipped", "skipped")):
+            found = case.find(kind)
+            if found is not None:
+                outcomes[name] = Outcome(result, found.attrib.get("message", ""))
+    return outcomes
+
+
+def _source() -> Path:
+    """The unpacked source distribution of the installed version, fetched once."""
+    folder = CACHE / "kafka-python" / VERSION
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with (folder.parent / f"{VERSION}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.is_dir():
+            _fetch(folder)
+    return folder
+
+
+def _fetch(folder: Path) -> None:
+    with tempfile.TemporaryDirectory(dir=folder.parent) as temp:
+        command = [*_pip(), "download", "--quiet", "--no-deps", "--no-binary", ":all:"]
+        done = subprocess.run(
+            [*command, "--dest", temp, f"kafka-python=={VERSION}"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise RuntimeError(f"pip could not fetch kafka-python:\n{done.stdout}{done.stderr}")
+        (archive,) = Path(temp).glob("*.tar.gz")
+        with tarfile.open(archive) as tar:
+            tar.extractall(temp, filter="data")
+        (source,) = (path for path in Path(temp).iterdir() if path.is_dir())
+        (source / "test" / "__init__.py").touch()
+        (source / "test" / "service.py").write_text(_SERVICE, encoding="utf-8")
+        # Its tests are to run on the installed package.
+        shutil.rmtree(source / "kafka")
+        source.rename(folder)
+
+
+def _pip() -> list[str]:
+    for command in (
+        [sys.executable, "-m", "pip"],
+        ["uv", "tool", "run", "--quiet", "pip"],
+        ["python3", "-m", "pip"],
+    ):
+        if shutil.which(command[0]) is not None:
+            asked = subprocess.run([*command, "--version"], capture_output=True, check=False)
+            if asked.returncode == 0:
+                return command
+    raise RuntimeError("neither pip nor uv is there to fetch the kafka-python distribution")

@@ -1,0 +1,127 @@
+"""The command line tools of Apache Kafka, each in a JVM of its own."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import uuid
+from pathlib import Path
+
+import pytest
+from tests.apache_kafka import java_tool
+
+pytestmark = pytest.mark.skipif(shutil.which("java") is None, reason="java is not installed")
+
+
+@pytest.fixture
+def topic() -> str:
+    return f"tools-{uuid.uuid4().hex[:8]}"
+
+
+def test_topics_are_made_described_grown_and_deleted(bootstrap: str, topic: str) -> None:
+    def topics(*arguments: str) -> str:
+        return java_tool("topics", "--bootstrap-server", bootstrap, "--topic", topic, *arguments)
+
+    settings = ["--config", "retention.ms=3600000", "--config", "cleanup.policy=compact"]
+    topics("--create", "--partitions", "2", "--replication-factor", "1", *settings)
+    topics("--alter", "--partitions", "3")
+    described = topics("--describe")
+    assert "PartitionCount: 3" in described
+    assert "ReplicationFactor: 1" in described
+    assert "retention.ms=3600000" in described
+    assert "cleanup.policy=compact" in described
+    assert described.count("Leader: ") == 3
+    topics("--delete")
+    assert topic not in java_tool("topics", "--bootstrap-server", bootstrap, "--list").split()
+
+
+def test_console_producer_and_consumer_pass_keys_and_headers(bootstrap: str, topic: str) -> None:
+    parsing = ["parse.key=true", "key.separator=:", "parse.headers=true", "headers.delimiter=|"]
+    java_tool(
+        "console-producer",
+        *("--bootstrap-server", bootstrap, "--topic", topic),
+        *(word for rule in parsing for word in ("--reader-property", rule)),
+        stdin="name:header one|key:first\nname:header two|key:second\n",
+    )
+    printing = ["print.key=true", "print.headers=true", "print.offset=true"]
+    consumed = java_tool(
+        "console-consumer",
+        *("--bootstrap-server", bootstrap, "--topic", topic, "--from-beginning"),
+        *("--max-messages", "2", "--timeout-ms", "20000", "--group", topic),
+        *(word for rule in printing for word in ("--formatter-property", rule)),
+    )
+    assert consumed.splitlines() == [
+        "Offset:0\tname:header one\tkey\tfirst",
+        "Offset:1\tname:header two\tkey\tsecond",
+    ]
+
+
+def test_offsets_are_listed_and_records_deleted(bootstrap: str, topic: str, tmp_path: Path) -> None:
+    java_tool(
+        "producer-perf-test",
+        *("--topic", topic, "--num-records", "100", "--record-size", "50", "--throughput", "-1"),
+        *("--bootstrap-server", bootstrap),
+    )
+
+    def offsets(time: str) -> str:
+        arguments = ["--bootstrap-server", bootstrap, "--topic", topic, "--time", time]
+        return java_tool("get-offsets", *arguments).strip()
+
+    assert offsets("latest") == f"{topic}:0:100"
+    plan = {"partitions": [{"topic": topic, "partition": 0, "offset": 40}], "version": 1}
+    file = tmp_path / "offsets.json"
+    file.write_text(json.dumps(plan), encoding="utf-8")
+    deleted = java_tool(
+        "delete-records", "--bootstrap-server", bootstrap, "--offset-json-file", str(file)
+    )
+    assert "low_watermark: 40" in deleted
+    assert offsets("earliest") == f"{topic}:0:40"
+    assert offsets("max-timestamp").startswith(f"{topic}:0:")
+
+
+def test_consumer_performance_reads_what_producer_performance_wrote(
+    bootstrap: str, topic: str
+) -> None:
+    settings = ["acks=all", "compression.type=lz4", "linger.ms=5"]
+    produced = java_tool(
+        "producer-perf-test",
+        *("--topic", topic, "--num-records", "5000", "--record-size", "200", "--throughput", "-1"),
+        *("--bootstrap-server", bootstrap),
+        *(word for setting in settings for word in ("--command-property", setting)),
+    )
+    assert "5000 records sent" in produced
+    consumed = java_tool(
+        "consumer-perf-test",
+        *("--bootstrap-server", bootstrap, "--topic", topic, "--num-records", "5000"),
+        *("--hide-header", "--timeout", "20000"),
+    )
+    assert consumed.split(", ")[4] == "5000"
+
+
+def test_configs_are_described_and_changed(bootstrap: str, topic: str) -> None:
+    java_tool("topics", "--bootstrap-server", bootstrap, "--topic", topic, "--create")
+
+    def configs(*arguments: str) -> str:
+        entity = ["--entity-type", "topics", "--entity-name", topic]
+        return java_tool("configs", "--bootstrap-server", bootstrap, *entity, *arguments)
+
+    configs("--alter", "--add-config", "max.message.bytes=2000,cleanup.policy=[compact,delete]")
+    described = configs("--describe")
+    assert "max.message.bytes=2000" in described
+    assert "cleanup.policy=compact,delete" in described
+    configs("--alter", "--delete-config", "max.message.bytes")
+    assert "max.message.bytes" not in configs("--describe")
+
+
+def test_log_dirs_and_versions_are_described(bootstrap: str, topic: str) -> None:
+    java_tool("topics", "--bootstrap-server", bootstrap, "--topic", topic, "--create")
+    listed = java_tool(
+        "log-dirs", "--bootstrap-server", bootstrap, "--describe", "--topic-list", topic
+    )
+    described = json.loads(next(line for line in listed.splitlines() if line.startswith("{")))
+    (row,) = (row for row in described["brokers"][0]["logDirs"] if row["partitions"])
+    assert [part["partition"] for part in row["partitions"]] == [f"{topic}-0"]
+    assert row["error"] is None
+    versions = java_tool("broker-api-versions", "--bootstrap-server", bootstrap)
+    assert "Produce(0): 0 to " in versions
+    assert "ERROR" not in versions
