@@ -166,8 +166,8 @@ class Shard:
         for result in results:
             try:
                 pairs = [encode(change) for change in result.records]
-            except ProtocolError as error:
-                log.warning("groups of %s: %s", self.name, error)
+            except ProtocolError as reason:
+                log.warning("groups of %s: %s", self.name, reason)
                 refuse(result, ErrorCode.UNKNOWN_SERVER_ERROR)
                 continue
             for number, (change, (key, value)) in enumerate(

@@ -49,32 +49,36 @@ class TopicService:
         self._lock = asyncio.Lock()
         self._log_configs: dict[frozenset[tuple[str, str]], LogConfig] = {}
         # Names by collision key, to refuse a new one that looks like an old one.
-        self._names: dict[str, str] = {}
+        self._names = {collision_key(name): name for name in node.catalog.topics}
+        for broker, source in self._broker_layers().items():
+            node.settings.replace_layer(source, node.catalog.broker_configs.get(broker, {}))
 
     async def start(self) -> None:
         """Open the logs of every topic in the catalog and begin to serve them.
 
-        Raises ConfigError if a stored setting is unfit, OSError if no folder can be used.
+        Folders that belong to no topic are renamed, those that a crash kept from being are made.
+        Raises OSError if no data folder can be used.
         """
         node = self._node
-        self._names = {collision_key(name): name for name in node.catalog.topics}
-        for broker, source in self._broker_layers().items():
-            node.settings.replace_layer(source, node.catalog.broker_configs.get(broker, {}))
-        self._log_configs.clear()
-        node.settings.subscribe(self._settings_changed)
         # Recovery may take long, and a signal to stop must be heard meanwhile: off the loop.
         await node.run_read(self._load_logs)
         for topic in node.catalog.topics.values():
             for index in range(topic.partitions):
-                if node.logs.get(topic.name, index) is not None:
+                found = node.logs.get(topic.name, index)
+                if found is not None and found.topic_id == topic.id:
                     node.open_partition(topic.name, topic.id, index)
-        await node.catalog.forget_deleted(list(node.catalog.deleted))
+        if not any(log_dir.offline for log_dir in node.logs.dirs):
+            await node.catalog.forget_deleted(list(node.catalog.deleted))
 
     def _load_logs(self) -> None:
         """Open the folders that belong to topics, and make those that a crash kept from being."""
         node = self._node
         for log_dir in node.logs.dirs:
-            sort_folders(node.logs.fs, log_dir.path, node.catalog)
+            try:
+                sort_folders(node.logs.fs, log_dir.path, node.catalog)
+            except OSError as error:
+                # Opening its logs fails too, and takes the folder offline.
+                log.error("%s cannot be looked through: %s", log_dir.path, error)
         node.logs.load(self._log_config_of)
         if any(log_dir.offline for log_dir in node.logs.dirs):
             # What is missing may be on the disk that is: a new folder would hide it.
@@ -288,7 +292,8 @@ class TopicService:
                 node.settings.check_layer(source, config)
                 if not validate_only:
                     await node.catalog.set_broker_config(broker, config)
-                    node.settings.replace_layer(source, config)
+                    if node.settings.replace_layer(source, config):
+                        self._defaults_changed()
 
     def _check_dynamic(
         self, source: Source, own: Mapping[str, str], config: Mapping[str, str]
@@ -313,7 +318,7 @@ class TopicService:
             ALL_BROKERS: Source.DYNAMIC_DEFAULT_BROKER,
         }
 
-    def _settings_changed(self, names: set[str]) -> None:
+    def _defaults_changed(self) -> None:
         """Broker settings are the defaults of topics: their logs follow at once."""
         self._log_configs.clear()
         for topic in self._node.catalog.topics.values():

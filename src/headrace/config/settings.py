@@ -149,15 +149,13 @@ class Rows:
 class Settings:
     """Values of a table of rows, in layers by source, with typed accessors.
 
-    A layer may be replaced while the broker runs; readers that want to follow read at each use or
-    subscribe, all others read once.
+    A layer may be replaced while the broker runs; readers that want to follow read at each use.
     """
 
-    __slots__ = ("_layers", "_subscribers", "_values", "rows")
+    __slots__ = ("_layers", "_values", "rows")
 
     def __init__(self, rows: Rows, layers: Mapping[Source, dict[str, Value]]) -> None:
         self.rows = rows
-        self._subscribers: list[Callable[[set[str]], None]] = []
         self._layers = dict(layers)
         self._layers[Source.DEFAULT] = {row.name: row.default for row in rows}
         self._values = self._merge(self._layers)
@@ -243,21 +241,14 @@ class Settings:
         Settings(self.rows, {**self._layers, source: self.rows.parse(given)})
 
     def replace_layer(self, source: Source, given: Mapping[_Str, object]) -> set[_Str]:
-        """Replace one layer and tell the subscribers which values differ now; returns their names.
+        """Replace one layer; the names of the settings that have another value now.
 
         All or nothing: when a value is unfit, ConfigError is raised and nothing has changed.
         """
         changed = Settings(self.rows, {**self._layers, source: self.rows.parse(given)})
         names = {name for name, value in self._values.items() if changed._values[name] != value}
         self._layers, self._values = changed._layers, changed._values
-        if names:
-            for subscriber in self._subscribers:
-                subscriber(names)
         return names
-
-    def subscribe(self, subscriber: Callable[[set[_Str]], None]) -> None:
-        """Call `subscriber` with the names of the settings that changed, after each change."""
-        self._subscribers.append(subscriber)
 
     @staticmethod
     def _merge(layers: Mapping[Source, dict[_Str, Value]]) -> dict[_Str, Value]:

@@ -128,6 +128,7 @@ class Log:
         self._config = config
         self.set_segments(segments)
         self.config = config
+        producers.high_watermark_moved(end_offset)
 
     @property
     def config(self) -> LogConfig:

@@ -23,6 +23,7 @@ from headrace.protocol.batch import (
 from headrace.protocol.errors import ErrorCode, KafkaError
 from headrace.storage.epochs import NO_EPOCH
 from headrace.storage.files import pread
+from headrace.storage.repair import rebuild_indexes
 from headrace.storage.scan import BadBatch
 from headrace.storage.slices import Slice
 
@@ -82,6 +83,8 @@ class ReadRequest:
         """
         segment = self.segment
         try:
+            if segment.index_damaged:
+                self._repair(wait)
             found = segment.locate(self.offset, wait)
             if found is None:
                 return None
@@ -101,6 +104,12 @@ class ReadRequest:
             ) from error
         except BlockingIOError:
             raise ColdRead(self) from None
+
+    def _repair(self, wait: bool) -> None:
+        """Rebuild the index of a sealed segment; a thread has to do it."""
+        if not wait:
+            raise BlockingIOError
+        rebuild_indexes(self.segment)
 
     def _trusted(self, position: int, end: int, first_bytes: int, wait: bool) -> Slice:
         segment = self.segment

@@ -25,6 +25,8 @@ tests check them:
 After a crash a log therefore ends with the last batch, from the recovery point on, that is whole,
 has its right CRC and follows the one before it. The tail behind it is cut and what is kept is
 synced before anyone may read it, since a killed process may have left it in the page cache only.
+Nothing below the recovery point is ever cut: that was synced, so damage there is the disk's doing.
+It stays for reads to report, and appends go on in a new segment at the recovery point.
 """
 
 from __future__ import annotations
@@ -41,9 +43,9 @@ from headrace.storage.checkpoints import CorruptCheckpoint, parse_partition_meta
 from headrace.storage.config import LogConfig
 from headrace.storage.epochs import EpochCache
 from headrace.storage.files import FileSystem
-from headrace.storage.log import Log
+from headrace.storage.log import RELATIVE_OFFSET_MAX, Log
 from headrace.storage.replay import rebuild_producers
-from headrace.storage.scan import BadBatch, iter_checked, iter_headers
+from headrace.storage.scan import BadBatch, iter_checked
 from headrace.storage.segment import Segment
 from headrace.storage.sparse_index import CorruptIndex
 from headrace.storage.swap import compacted_upto, finish_swaps
@@ -79,6 +81,7 @@ class _Opener:
         self.folder = folder
         self.opening = opening
         self.recovery_point = opening.recovery_point
+        self.compacted_upto = compacted_upto(fs, folder)
         self.epochs = EpochCache([])
         self.segments: list[Segment] = []
         self.changed = False
@@ -92,7 +95,7 @@ class _Opener:
         self.segments = [self._open_segment(base, sizes) for base in bases]
         opening = self.opening
         if not self.segments:
-            self._begin_at(opening.start_offset)
+            self._add_segment(opening.start_offset)
         end_offset = self._clean_end() if opening.clean else None
         recovered = end_offset is None
         if end_offset is None:
@@ -107,7 +110,8 @@ class _Opener:
             )
             for segment in self.segments:
                 segment.remove(self.fs)
-            self._begin_at(start_offset)
+            self.segments = []
+            self._add_segment(start_offset)
             end_offset = start_offset
         snapshot_max = end_offset if not recovered else self.recovery_point
         producers = rebuild_producers(
@@ -182,8 +186,9 @@ class _Opener:
             segment.index_damaged = True
             return segment
 
-    def _begin_at(self, offset: int) -> None:
-        self.segments = [Segment.create(self.fs, self.folder, offset, self.opening.now_ms)]
+    def _add_segment(self, offset: int) -> None:
+        segment = Segment.create(self.fs, self.folder, offset, self.opening.now_ms)
+        self.segments = [*self.segments, segment]
         self.changed = True
 
     def _topic_id(self) -> bytes | None:
@@ -220,36 +225,37 @@ class _Opener:
         """Check all batches from the recovery point on, cut what is wrong; the end offset."""
         self.changed = True
         end_offset = self.segments[0].base_offset
-        gaps_upto = max(self.recovery_point, compacted_upto(self.fs, self.folder))
         for index, segment in enumerate(self.segments):
             following = self.segments[index + 1 :]
             if following and following[0].base_offset <= self.recovery_point:
                 end_offset = following[0].base_offset
                 continue
-            if segment.base_offset > max(end_offset, gaps_upto):
+            if segment.base_offset > max(end_offset, self.recovery_point, self.compacted_upto):
                 reason = f"nothing lies between {end_offset} and {segment.base_offset}"
                 self._drop(self.segments[index:], reason)
                 break
-            end_offset, cut = self._recover_segment(segment)
-            if cut:
+            end_offset, sound = self._recover_segment(segment)
+            if not sound:
                 self._drop(following, f"segment {segment.base_offset} was cut")
                 break
         if end_offset < self.recovery_point:
             _log.error(
-                "%s ends at %d, below its recovery point %d: synced data are missing",
+                "%s: batches from offset %d on are damaged or missing, though they were synced "
+                "up to %d; the log goes on from there",
                 self.folder,
                 end_offset,
                 self.recovery_point,
             )
-            self.recovery_point = end_offset
+            end_offset = self.recovery_point
+            self._add_segment(end_offset)
         self.epochs.truncate_end(end_offset)
         self._remove_newer_snapshots()
         return end_offset
 
     def _recover_segment(self, segment: Segment) -> tuple[int, bool]:
-        """Check one segment's batches and rebuild its indexes; its end, and whether it was cut."""
+        """Check a segment's batches and rebuild its indexes; its end, and if nothing was wrong."""
         position, expected = self._trusted_until(segment)
-        cut = False
+        sound = True
         try:
             for at, header, _ in iter_checked(segment.file, position, segment.size):
                 self._check_place(segment, at, header, expected)
@@ -258,57 +264,62 @@ class _Opener:
                     self.epochs.assign(header.leader_epoch, header.base_offset)
                 position, expected = at + header.size, header.next_offset
         except BadBatch as error:
-            _log.warning(
-                "%s: %d bytes after offset %d are cut: %s",
-                segment.file.path,
-                segment.size - position,
-                expected,
-                error,
-            )
-            segment.file.truncate(position)
-            segment.trusted_position = position
-            cut = True
+            sound = False
+            if expected >= self.recovery_point:
+                _log.warning(
+                    "%s: %d bytes after offset %d are cut: %s",
+                    segment.file.path,
+                    segment.size - position,
+                    expected,
+                    error,
+                )
+                segment.truncate(position, expected)
         segment.seal()
         segment.file.sync()
-        return expected, cut
+        return expected, sound
 
     def _trusted_until(self, segment: Segment) -> tuple[int, int]:
         """Where in a segment the check begins, with its indexes cut to what lies before."""
-        start: tuple[int, int] = (0, segment.base_offset)
+        position, offset = 0, segment.base_offset
         try:
-            if segment.base_offset < self.recovery_point and not segment.index_damaged:
-                start = self._recovery_position(segment)
+            if offset < self.recovery_point and not segment.index_damaged:
+                position, offset = self._recovery_position(segment)
         except (BadBatch, CorruptIndex) as error:
             _log.warning("%s is checked from its start: %s", segment.file.path, error)
-        position, offset = start
         segment.index_damaged = False
         if position == 0:
             segment.reset_indexes()
+            segment.aborted.reset([])
         else:
             segment.keep_indexes(position, offset)
-        return start
+        return position, offset
 
     def _recovery_position(self, segment: Segment) -> tuple[int, int]:
+        """Where the first batch at or after the recovery point starts; raises BadBatch."""
         found = segment.locate(self.recovery_point)
         if segment.index_damaged:
             raise CorruptIndex("entries do not lead to their batches")
-        if found is not None and found[1].base_offset == self.recovery_point:
-            return found[0], self.recovery_point
         if found is not None:
-            raise BadBatch(found[0], f"recovery point {self.recovery_point} is inside a batch")
-        *_, (position, header) = iter_headers(
-            segment.file, segment.last_indexed_position(), segment.size
-        )
-        if header.next_offset != self.recovery_point:
-            raise BadBatch(position, f"ends at {header.next_offset}, not {self.recovery_point}")
-        return position + header.size, header.next_offset
+            position, header = found
+            if header.base_offset == self.recovery_point:
+                return position, self.recovery_point
+            raise BadBatch(position, f"no batch begins at {self.recovery_point}")
+        end_offset = segment.relearn()
+        if end_offset != self.recovery_point:
+            raise BadBatch(segment.size, f"ends at {end_offset}, not {self.recovery_point}")
+        return segment.size, end_offset
 
     def _check_place(
         self, segment: Segment, position: int, header: BatchHeader, expected: int
     ) -> None:
-        if header.base_offset < expected:
-            raise BadBatch(position, f"offset {header.base_offset} is below {expected}")
-        if header.last_offset - segment.base_offset > (1 << 31) - 1:
+        """Raise BadBatch for a batch whose offsets, which no CRC covers, cannot be right."""
+        base_offset = header.base_offset
+        gaps_allowed = self.opening.config.is_compacted or expected < self.compacted_upto
+        if base_offset < expected or (base_offset > expected and not gaps_allowed):
+            raise BadBatch(position, f"offset {base_offset} does not follow {expected}")
+        if expected < self.recovery_point < header.next_offset:
+            raise BadBatch(position, f"crosses the recovery point {self.recovery_point}")
+        if header.last_offset - segment.base_offset > RELATIVE_OFFSET_MAX:
             raise BadBatch(position, f"offset {header.last_offset} is out of the segment's reach")
 
     def _drop(self, segments: list[Segment], reason: str) -> None:
@@ -317,8 +328,6 @@ class _Opener:
             segment.remove(self.fs)
         gone = {segment.base_offset for segment in segments}
         self.segments = [s for s in self.segments if s.base_offset not in gone]
-        if not self.segments:
-            self._begin_at(min(gone))
 
     def _remove_newer_snapshots(self) -> None:
         for name in self.fs.list(self.folder):

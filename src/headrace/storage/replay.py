@@ -6,15 +6,19 @@ and by everything that rebuilds it from files.
 
 from __future__ import annotations
 
-from headrace.protocol.batch import BatchHeader
+import logging
+
+from headrace.protocol.batch import BatchHeader, InvalidBatch
 from headrace.protocol.control import ControlType, parse_marker
 from headrace.storage import names, snapshots
 from headrace.storage.epochs import EpochCache
 from headrace.storage.files import Buffer, FileSystem
 from headrace.storage.producers import Producers
-from headrace.storage.scan import SCAN_CHUNK_BYTES, iter_headers
+from headrace.storage.scan import SCAN_CHUNK_BYTES, BadBatch, iter_headers
 from headrace.storage.segment import Segment
 from headrace.storage.txn_index import AbortedTxn, TxnIndex
+
+_log = logging.getLogger(__name__)
 
 
 def replay(
@@ -105,16 +109,26 @@ def rebuild_producers(
 def replay_from(
     segments: list[Segment], offset: int, producers: Producers, epochs: EpochCache
 ) -> None:
-    """Apply all batches from an offset on; raises BadBatch."""
+    """Apply all batches from an offset on; what lies behind damage in a segment is left out."""
     for index, segment in enumerate(segments):
         if index + 1 < len(segments) and segments[index + 1].base_offset <= offset:
             continue
-        found = segment.locate(offset) if offset > segment.base_offset else (0, None)
+        try:
+            _replay_segment(segment, offset, producers, epochs)
+        except (BadBatch, InvalidBatch) as error:
+            _log.error("%s: producer state is incomplete: %s", segment.file.path, error)
+
+
+def _replay_segment(
+    segment: Segment, offset: int, producers: Producers, epochs: EpochCache
+) -> None:
+    start = 0
+    if offset > segment.base_offset:
+        found = segment.locate(offset)
         if found is None:
-            continue
-        file = segment.file
-        for position, header in iter_headers(
-            file, found[0], segment.size, chunk_bytes=SCAN_CHUNK_BYTES
-        ):
-            batch = file.pread(header.size, position) if header.is_control else None
-            replay(header, batch, producers, epochs, segment.aborted)
+            return
+        start = found[0]
+    file = segment.file
+    for position, header in iter_headers(file, start, segment.size, chunk_bytes=SCAN_CHUNK_BYTES):
+        batch = file.pread(header.size, position) if header.is_control else None
+        replay(header, batch, producers, epochs, segment.aborted)

@@ -287,17 +287,19 @@ class Segment:
             return 0
         if entry is None:
             return 0
-        relative, position = entry
-        # An entry names the last offset of the batch at its position: one that does not is a lie.
-        try:
-            _, header = next(iter_headers(self.file, position, self.size, wait=wait))
-            truthful = header.last_offset == self.base_offset + relative
-        except (BadBatch, StopIteration):
-            truthful = False
-        if not truthful:
+        if not self.is_truthful(entry, wait):
             self.index_damaged = True
             return 0
-        return position
+        return entry[1]
+
+    def is_truthful(self, entry: tuple[int, int], wait: bool = True) -> bool:
+        """Whether an entry names the last offset of the batch at its position, as it must."""
+        relative, position = entry
+        try:
+            _, header = next(iter_headers(self.file, position, self.size, wait=wait))
+        except (BadBatch, StopIteration):
+            return False
+        return header.last_offset == self.base_offset + relative
 
     def truncate(self, position: int, next_offset: int) -> None:
         """Cut the log file at a batch boundary, and the indexes to what is left."""
@@ -321,7 +323,6 @@ class Segment:
         """Drop all index entries, to build them again with `record`."""
         self.offsets.reset([])
         self.times.reset([])
-        self.aborted.reset([])
         self.max_timestamp = self.first_timestamp = NO_TIMESTAMP
         self._max_timestamp_offset = -1
         self._unindexed_bytes = 0

@@ -6,7 +6,7 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import TypeVar
 
 from headrace.broker.broker import Broker
 from headrace.broker.clock import Clock
@@ -17,8 +17,8 @@ from headrace.config import BROKER_ROWS, Settings
 from headrace.metadata import Topic
 from headrace.metadata.planning import NewTopic
 from headrace.protocol.api import RESPONSES
-from headrace.protocol.codec import decode, encode
 from headrace.protocol.batch import build_batch
+from headrace.protocol.codec import decode, encode
 from headrace.protocol.records import Record
 from headrace.protocol.schema import Message
 from headrace.storage import FileSystem
@@ -46,7 +46,7 @@ class Asker:
         answer = handler.function(self.node, Context(request.API_KEY, version, "test"), received)
         if inspect.isawaitable(answer):
             answer = await answer
-        return cast(ResponseT, decode(response, version, encode(answer, version)))
+        return decode(response, version, encode(answer, version))
 
     async def create(self, name: str, partitions: int = 1, **config: str) -> Topic:
         """Make a topic; settings are given with `_` for `.`."""

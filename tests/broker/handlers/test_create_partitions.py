@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.broker.handlers.asking import Asker, with_broker
 
 from headrace.protocol.api.create_partitions import (
     CreatePartitionsAssignment,
@@ -13,7 +14,6 @@ from headrace.protocol.api.create_partitions import (
     CreatePartitionsTopic,
 )
 from headrace.protocol.errors import ErrorCode
-from tests.broker.handlers.asking import Asker, with_broker
 
 
 def grow(name: str, count: int, *assignments: int) -> CreatePartitionsTopic:

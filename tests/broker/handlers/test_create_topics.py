@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from tests.broker.handlers.asking import Asker, with_broker
 
 from headrace.config import TOPIC_ROWS, Source
 from headrace.protocol.api.create_topics import (
@@ -16,7 +17,6 @@ from headrace.protocol.api.create_topics import (
     CreateTopicsResponse,
 )
 from headrace.protocol.errors import ErrorCode
-from tests.broker.handlers.asking import Asker, with_broker
 
 
 def wish(name: str, partitions: int = 1, replicas: int = 1, **config: str) -> CreatableTopic:

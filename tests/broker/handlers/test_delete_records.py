@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from tests.broker.handlers.asking import Asker, with_broker
 
 from headrace.protocol.api.delete_records import (
     DeleteRecordsPartition,
@@ -14,7 +15,6 @@ from headrace.protocol.api.delete_records import (
     DeleteRecordsTopic,
 )
 from headrace.protocol.errors import ErrorCode
-from tests.broker.handlers.asking import Asker, with_broker
 
 
 def before(topic: str, offset: int, partition: int = 0) -> DeleteRecordsRequest:

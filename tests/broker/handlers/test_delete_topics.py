@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+from tests.broker.handlers.asking import Asker, with_broker
 
 from headrace.protocol.api.delete_topics import (
     DeleteTopicsRequest,
@@ -13,7 +14,6 @@ from headrace.protocol.api.delete_topics import (
     DeleteTopicState,
 )
 from headrace.protocol.errors import ErrorCode
-from tests.broker.handlers.asking import Asker, with_broker
 
 
 @pytest.mark.parametrize("version", range(6))

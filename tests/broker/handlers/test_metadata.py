@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
+from tests.broker.handlers.asking import Asker, with_broker
 
 from headrace.protocol.api.metadata import (
     MetadataRequest,
@@ -14,7 +15,6 @@ from headrace.protocol.api.metadata import (
     MetadataResponse,
 )
 from headrace.protocol.errors import ErrorCode
-from tests.broker.handlers.asking import Asker, with_broker
 
 NOT_ASKED = -(2**31)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from headrace.protocol.batch import UNPACKED_BYTES_MAX, InvalidBatch, read_header
 from headrace.protocol.primitives import Buffer
+from headrace.protocol.records import decode_records
 from headrace.storage.cleaner.batches import payload_of, repacked
-from headrace.storage.cleaner.raw_records import raw_records
 
 
 def recompress(batch: Buffer, codec: int, limit_bytes: int = UNPACKED_BYTES_MAX) -> bytearray:
@@ -18,9 +18,9 @@ def recompress(batch: Buffer, codec: int, limit_bytes: int = UNPACKED_BYTES_MAX)
     view = memoryview(batch)[: header.size]
     try:
         payload = payload_of(view, header, limit_bytes)
-        for index, record in enumerate(raw_records(payload, header.record_count)):
-            if record.offset_delta != index:
-                raise InvalidBatch(f"record {index} of the batch says it is {record.offset_delta}")
+        for index, record in enumerate(decode_records(payload, header.record_count, 0, 0, None)):
+            if record.offset != index:
+                raise InvalidBatch(f"record {index} of the batch says it is {record.offset}")
     except ValueError as error:
         raise InvalidBatch(str(error)) from error
     return repacked(view, header, payload, codec)

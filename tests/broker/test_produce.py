@@ -1,0 +1,190 @@
+"""Produce: acks, idempotence, refusals, codecs, durability."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from headrace.protocol.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from headrace.protocol.api.produce import ProduceResponse
+from headrace.protocol.batch import build_batch, iter_records, read_header
+from headrace.protocol.compression import Codec
+from headrace.protocol.errors import ErrorCode
+from headrace.protocol.records import Record
+from headrace.storage import Syncer
+from headrace.testing import BrokerThread
+
+from .wire import PRODUCE_VERSION, Wire, batch_of, produce_request, records_of
+
+
+@pytest.fixture
+def wire(broker: BrokerThread) -> Iterator[Wire]:
+    with Wire(broker.bootstrap) as wire:
+        wire.create_topic("t")
+        yield wire
+
+
+def stored(wire: Wire, topic: str, offset: int = 0) -> memoryview:
+    return records_of(wire.fetch(topic, offset, max_wait_ms=5_000))
+
+
+def new_producer_id(wire: Wire) -> int:
+    response = wire.call(InitProducerIdRequest(transactional_id=None), InitProducerIdResponse, 4)
+    assert response.error_code == ErrorCode.NONE
+    return response.producer_id
+
+
+@pytest.mark.parametrize("acks", [2, -2, 7])
+def test_other_acks_are_refused(wire: Wire, acks: int) -> None:
+    assert wire.produce("t", batch_of(b"v"), acks).error_code == ErrorCode.INVALID_REQUIRED_ACKS
+    assert wire.produce("t", batch_of(b"v")).base_offset == 0
+
+
+def test_unknown_topics_and_partitions_are_refused_one_by_one(wire: Wire) -> None:
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert wire.produce("nope", batch_of(b"v")).error_code == unknown
+    assert wire.produce("t", batch_of(b"v"), partition=5).error_code == unknown
+    assert wire.produce("t", batch_of(b"v"), partition=-1).error_code == unknown
+
+
+def test_a_repeated_batch_is_answered_with_its_first_offset(wire: Wire) -> None:
+    producer_id = new_producer_id(wire)
+    batches = [
+        batch_of(b"%d" % n, producer_id=producer_id, producer_epoch=0, base_sequence=n)
+        for n in range(6)
+    ]
+    for n, batch in enumerate(batches):
+        assert wire.produce("t", bytes(batch)).base_offset == n
+    for n in range(1, 6):
+        again = wire.produce("t", bytes(batches[n]))
+        assert (again.error_code, again.base_offset) == (ErrorCode.NONE, n)
+    gap = batch_of(b"x", producer_id=producer_id, producer_epoch=0, base_sequence=99)
+    assert wire.produce("t", gap).error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert read_header(stored(wire, "t", 5), 0).next_offset == 6
+
+
+def test_sequences_survive_a_restart(broker: BrokerThread, wire: Wire) -> None:
+    producer_id = new_producer_id(wire)
+    batch = batch_of(b"v", producer_id=producer_id, producer_epoch=0, base_sequence=0)
+    assert wire.produce("t", bytes(batch)).base_offset == 0
+    broker.restart()
+    with Wire(broker.bootstrap) as again:
+        assert again.produce("t", bytes(batch)).base_offset == 0
+        assert new_producer_id(again) > producer_id
+
+
+def test_a_transactional_id_is_refused_while_there_is_no_coordinator(wire: Wire) -> None:
+    request = InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=1_000)
+    response = wire.call(request, InitProducerIdResponse, 4)
+    assert response.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    request.transaction_timeout_ms = 2**31 - 1
+    response = wire.call(request, InitProducerIdResponse, 4)
+    assert response.error_code == ErrorCode.INVALID_TRANSACTION_TIMEOUT
+
+
+def test_damaged_batches_are_refused_and_nothing_is_stored(wire: Wire) -> None:
+    good = batch_of(b"value")
+    for position in (17, 22, 30, 60, len(good) - 1):  # CRC, attributes, times, count, records
+        bad = bytearray(good)
+        bad[position] ^= 0x10
+        error = wire.produce("t", bad).error_code
+        assert error in (ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD)
+    assert wire.produce("t", bytes(good)[:40]).error_code == ErrorCode.CORRUPT_MESSAGE
+    assert wire.produce("t", b"").error_code != ErrorCode.NONE
+    assert wire.produce("t", bytes(good) * 2).error_code == ErrorCode.INVALID_RECORD
+    assert wire.produce("t", good).base_offset == 0
+
+
+def test_a_large_message_is_refused_by_the_topics_limit(wire: Wire) -> None:
+    wire.create_topic("small", max_message_bytes="1000")
+    assert wire.produce("small", batch_of(bytes(2000))).error_code == ErrorCode.MESSAGE_TOO_LARGE
+    assert wire.produce("small", batch_of(bytes(100))).base_offset == 0
+
+
+def test_a_keyless_record_on_a_compacted_topic_is_refused(wire: Wire) -> None:
+    wire.create_topic("compacted", cleanup_policy="compact")
+    keyless = build_batch([Record(0, 0, None, b"v", ())])
+    assert wire.produce("compacted", keyless).error_code == ErrorCode.INVALID_RECORD
+    assert wire.produce("compacted", batch_of(b"v")).base_offset == 0
+
+
+def test_log_append_time_is_stamped_and_told(wire: Wire) -> None:
+    wire.create_topic("stamped", message_timestamp_type="LogAppendTime")
+    result = wire.produce("stamped", batch_of(b"v"))
+    assert result.log_append_time_ms > 0
+    (record,) = iter_records(stored(wire, "stamped"))
+    assert record.timestamp == result.log_append_time_ms
+
+
+@pytest.mark.parametrize("size", [10, 50_000], ids=["inline", "in a worker"])
+@pytest.mark.parametrize("acks", [-1, 1])
+def test_the_topics_codec_replaces_the_producers(wire: Wire, size: int, acks: int) -> None:
+    wire.create_topic("zipped", compression_type="zstd")
+    values = [bytes([n]) * size for n in range(3)]
+    result = wire.produce("zipped", batch_of(*values, codec=Codec.GZIP), acks)
+    assert (result.error_code, result.base_offset) == (ErrorCode.NONE, 0)
+    records = stored(wire, "zipped")
+    assert read_header(records, 0).codec == Codec.ZSTD
+    assert [record.value for record in iter_records(records)] == values
+
+
+def test_acks_all_waits_for_the_sync_and_readers_see_only_synced_records(
+    broker: BrokerThread, wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = threading.Event()
+    run = Syncer._run
+
+    def held(*args: object) -> None:
+        assert gate.wait(10)
+        run(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Syncer, "_run", held)
+    with Wire(broker.bootstrap) as reader:
+        sent = wire.send(produce_request("t", batch_of(b"v")), PRODUCE_VERSION)
+        # acks=1 on another connection is answered meanwhile: the write of the first came before.
+        assert reader.produce("t", batch_of(b"w"), acks=1).base_offset == 1
+        data = reader.fetch("t", 0).responses[0].partitions[0]
+        assert (data.high_watermark, len(data.records or b"")) == (0, 0)
+        gate.set()
+        answered, response = wire.receive(ProduceResponse, PRODUCE_VERSION)
+        assert answered == sent
+        assert response.responses[0].partition_responses[0].error_code == ErrorCode.NONE
+        assert len(
+            reader.fetch("t", 0, max_wait_ms=5_000).responses[0].partitions[0].records or b""
+        )
+
+
+def test_a_larger_flush_messages_answers_before_the_sync(
+    broker: BrokerThread, wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wire.create_topic("relaxed", flush_messages="1000", flush_ms="9223372036854775807")
+    monkeypatch.setattr(Syncer, "request", lambda *args: None)
+    assert wire.produce("relaxed", batch_of(b"v")).base_offset == 0
+    assert len(stored(wire, "relaxed")) > 0
+
+
+def test_too_few_replicas_refuse_acks_all_only(wire: Wire) -> None:
+    wire.create_topic("strict", min_insync_replicas="2")
+    assert wire.produce("strict", batch_of(b"v")).error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+    assert wire.produce("strict", batch_of(b"v"), acks=1).base_offset == 0
+
+
+def test_a_failed_sync_takes_only_its_log_dir_offline(tmp_path: Path) -> None:
+    dirs = f"{tmp_path / 'a'},{tmp_path / 'b'}"
+    with BrokerThread({"log.dirs": dirs}) as broker, Wire(broker.bootstrap) as wire:
+        wire.create_topic("t", 2)
+        assert wire.produce("t", batch_of(b"v"), partition=0).base_offset == 0
+
+        def fail_first() -> None:
+            partition = broker.broker.node.partitions.get("t", 0)
+            assert partition is not None
+            partition._synced(OSError(5, "Input/output error"))
+
+        broker.call(fail_first)
+        failed = ErrorCode.KAFKA_STORAGE_ERROR
+        assert wire.produce("t", batch_of(b"v"), partition=0).error_code == failed
+        assert wire.produce("t", batch_of(b"v"), partition=1).base_offset == 0
+        assert wire.fetch("t", 0).responses[0].partitions[0].error_code == failed
