@@ -18,8 +18,12 @@ from tests import apache_kafka
 
 from benchmarks.process import started_at
 
-# The default keeps a deleted topic's files for a minute, and the disk is wanted back sooner.
-SETTINGS = {"log.segment.delete.delay.ms": "1000"}
+# By default a deleted topic's files stay for a minute or more; the disk is wanted back sooner.
+SETTINGS = {
+    "log.segment.delete.delay.ms": "1000",
+    "log.retention.check.interval.ms": "1000",
+    "log.initial.task.delay.ms": "1000",
+}
 
 _STOP_SECONDS_MAX = 30.0
 _SPAWN_SECONDS_MAX = 60.0

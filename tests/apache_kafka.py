@@ -156,7 +156,7 @@ class ApacheKafka:
     def start(self) -> ApacheKafka:
         """Format the storage if it is new, start the node and wait for its first answer."""
         self.data_dir.mkdir(parents=True, exist_ok=True)
-        self.port, controller_port = _free_ports(2)
+        self.port, controller_port = free_ports(2)
         properties = self._write_properties(controller_port)
         if not (self.logs / "meta.properties").exists():
             java_tool("storage", "format", "-t", _CLUSTER_ID, "-c", str(properties))
@@ -231,7 +231,8 @@ def _answers(port: int) -> bool:
         return False
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
+    """Different loopback ports that nobody listened on a moment ago."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [taken.getsockname()[1] for taken in sockets]
     for taken in sockets:

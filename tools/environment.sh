@@ -102,6 +102,8 @@ ensure_environment() {
         say "installing the packages of $lock into .venv"
         install_lock "$lock"
         link_source
+        # A start may be told to write no bytecode; it should not have to compile each time either.
+        "$venv/bin/python" -m compileall -q "$root/src" >&2 || true
         cp "$root/$lock" "$venv/$lock"
         say "the environment is ready"
     fi

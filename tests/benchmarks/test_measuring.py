@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from benchmarks.java_tools import parse_consumed, parse_produced
 from benchmarks.machine import folder_bytes
-from benchmarks.trial import measurement
+from benchmarks.trial import is_steady, measurement
 
 from benchmarks import generator, process
 
@@ -84,6 +84,20 @@ def test_figures_are_computed_from_the_answer() -> None:
     assert measurement(answer, "cpu_us_per_request") == 500.0
     assert measurement(answer, "mb_per_second") == 7.0
     assert measurement(answer, "p50") == 0.1
+
+
+@pytest.mark.parametrize(
+    ("costs", "steady"),
+    [
+        ([100.0, 100.0], False),
+        ([100.0, 99.0, 98.0], True),
+        ([100.0, 80.0, 60.0], False),
+        ([100.0, 60.0, 100.0], False),
+        ([100.0, 50.0, 50.0, 51.0], True),
+    ],
+)
+def test_a_broker_is_warm_when_its_cost_stops_falling(costs: list[float], steady: bool) -> None:
+    assert is_steady(costs) is steady
 
 
 def test_flags_are_spelled_as_go_reads_them() -> None:

@@ -129,8 +129,7 @@ def test_a_client_that_reads_slowly_costs_little_memory(broker: BrokerThread, wi
         slow.append(client)
 
     def held_bytes() -> int:
-        server = broker.broker._server
-        assert server is not None
+        server = broker.broker.server
         return sum(
             c._transport.get_write_buffer_size() for c in server._connections if c._transport
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
 import subprocess
@@ -198,9 +197,7 @@ def kcat(broker: BrokerThread, *options: str) -> str:
     done = subprocess.run(
         ["kcat", "-C", "-b", broker.bootstrap, "-t", "t", "-e", "-q", *options],
         capture_output=True,
-        text=True,
         timeout=TIMEOUT_SECONDS,
         check=True,
-        env={**os.environ, "LC_ALL": "C.UTF-8"},
     )
-    return done.stdout
+    return done.stdout.decode(errors="surrogateescape")

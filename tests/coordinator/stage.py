@@ -42,6 +42,7 @@ R = TypeVar("R")
 
 START_MS = 1_700_000_000_000
 GROUP = "g"
+CODES = {int(code): code for code in ErrorCode}
 
 
 class Waiting:
@@ -71,7 +72,7 @@ class Waiting:
     @property
     def error(self) -> ErrorCode:
         (answer,) = self.answers
-        return ErrorCode(answer.error_code)
+        return CODES[answer.error_code]
 
 
 def subscription(*topics: str) -> bytes:
@@ -235,7 +236,7 @@ class Stage:
         self.carry_out(self.coordinator.classic.leave(request, call))
         response = waiting.answer(LeaveGroupResponse)
         assert not response.error_code
-        return [ErrorCode(member.error_code) for member in response.members]
+        return [CODES[member.error_code] for member in response.members]
 
     def commit(
         self,
@@ -271,7 +272,7 @@ class Stage:
         )
         self.carry_out(self.coordinator.commits.commit(request, call))
         response = waiting.answer(OffsetCommitResponse)
-        return [ErrorCode(p.error_code) for topic in response.topics for p in topic.partitions]
+        return [CODES[p.error_code] for topic in response.topics for p in topic.partitions]
 
     def fetch(
         self,

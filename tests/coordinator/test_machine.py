@@ -281,7 +281,7 @@ def check_timers(group: Group, stage: Stage) -> None:
 
 TestGroupHistory = GroupHistory.TestCase
 TestGroupHistory.settings = settings(
-    max_examples=150,
+    max_examples=80,
     stateful_step_count=40,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],

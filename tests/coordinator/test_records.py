@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.coordinator.records import (
@@ -52,6 +52,7 @@ changes = st.one_of(
 )
 
 
+@settings(deadline=None)
 @given(changes)
 def test_a_change_comes_back_from_its_record(change: Change) -> None:
     assert decode(*encode(change)) == change

@@ -180,7 +180,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=200)
+@settings(max_examples=150, deadline=None)
 @given(steps, st.integers(0, 4))
 def test_the_fast_way_to_read_a_log_comes_to_the_same_as_replaying_it(
     script: list[tuple[int, list[Change] | bool]], codec: int

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tests.coordinator.stage import Stage, Waiting, subscription
 
 from headrace.coordinator.settings import GroupSettings
@@ -9,7 +11,7 @@ from headrace.coordinator.states import State
 from headrace.protocol.errors import ErrorCode
 
 
-def stable_pair(stage: Stage, **options: int) -> tuple[str, str]:
+def stable_pair(stage: Stage, **options: Any) -> tuple[str, str]:
     """A stable group of two static members, `a` (the leader) and `b`."""
     joins = [stage.join(instance=instance, **options) for instance in ("a", "b")]
     stage.advance(0)

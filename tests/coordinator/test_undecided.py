@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.coordinator.undecided import Undecided
@@ -20,6 +20,7 @@ steps = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(steps)
 def test_the_value_written_last_wins_whatever_ends_first(
     script: list[tuple[str | int, str | bool]],

@@ -167,14 +167,22 @@ def test_a_fresh_checkout_comes_to_a_working_tool(checkout: Checkout, tool: str)
 def test_an_installed_package_has_the_command_and_the_fixture(tmp_path: Path) -> None:
     venv = tmp_path / "venv"
     subprocess.run([sys.executable, "-m", "venv", venv], check=True)
-    pip = [venv / "bin" / "python", "-m", "pip", "install", "-q", ROOT, "pytest"]
+    pip: list[str | Path] = [venv / "bin" / "python", "-m", "pip", "install", "-q", ROOT, "pytest"]
     subprocess.run(pip, check=True, timeout=TIMEOUT_SECONDS)
     version = subprocess.run(
         [venv / "bin" / "headrace", "--version"], capture_output=True, text=True, check=True
     )
     assert version.stdout.startswith("headrace ")
     example = shutil.copy(ROOT / "examples" / "test_with_kit.py", tmp_path)
-    tests = [venv / "bin" / "python", "-m", "pytest", "-q", "-c", "/dev/null", example]
+    tests: list[str | Path] = [
+        venv / "bin" / "python",
+        "-m",
+        "pytest",
+        "-q",
+        "-c",
+        "/dev/null",
+        example,
+    ]
     done = subprocess.run(
         tests, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import signal
 import subprocess
 import sys
@@ -11,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.apache_kafka import QUICK_JVM, ApacheKafka
+from tests.apache_kafka import QUICK_JVM, ApacheKafka, free_ports
 
 # A group that waits three seconds for its first members would make every test wait.
 SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
@@ -32,8 +31,11 @@ def running(kind: str, settings: Mapping[str, str] | None = None) -> Iterator[st
 
 
 def _headrace(folder: Path, settings: Mapping[str, str]) -> Iterator[str]:
-    command = [sys.executable, "-m", "headrace", "broker", "--listen", "127.0.0.1:0"]
+    (port,) = free_ports(1)
+    command = [sys.executable, "-m", "headrace", "broker", "--listen", f"127.0.0.1:{port}"]
     command += ["--data-dir", str(folder / "data")]
+    # As Apache Kafka is set here, so that tools see the same of both.
+    settings = {"advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}", **settings}
     for name, value in settings.items():
         command += ["--set", f"{name}={value}"]
     log = folder / "broker.log"
@@ -42,10 +44,9 @@ def _headrace(folder: Path, settings: Mapping[str, str]) -> Iterator[str]:
     try:
         assert process.stdout is not None
         ready = process.stdout.readline()
-        address = re.search(r"127\.0\.0\.1:\d+", ready)
-        if address is None:
+        if not ready.startswith("ready "):
             raise RuntimeError(f"headrace did not start: {ready}{log.read_text()[-4000:]}")
-        yield address.group()
+        yield f"127.0.0.1:{port}"
     finally:
         process.send_signal(signal.SIGTERM)
         try:

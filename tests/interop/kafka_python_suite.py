@@ -9,12 +9,13 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from xml.etree import ElementTree
 
+from tests.interop.brokers import running
 from tests.jars import CACHE
 
 VERSION = version("kafka-python")
@@ -27,8 +28,9 @@ APACHE_SETTINGS = {
     "super.users": "User:ANONYMOUS",
 }
 
-# The newest that this kafka-python knows; it sends the versions of this table, negotiated or not.
-_KAFKA_VERSION = "4.3"
+# The version of Kafka whose calls each broker speaks; the suite sends those, negotiated or not.
+SPOKEN = {"headrace": "4.2", "apache": "4.3"}
+
 _RUN_SECONDS_MAX = 300
 # The distribution leaves this file out; only brokers that the suite starts itself need more of it.
 _SERVICE = """class ExternalService:
@@ -49,16 +51,22 @@ class Outcome:
     reason: str = ""
 
 
-def run(bootstrap: str, *, without: Mapping[str, str] | None = None) -> dict[str, Outcome]:
-    """Run the suite on a broker, without some tests by name; the outcomes by test name."""
+def run(broker: str, *, without: Collection[str] = ()) -> dict[str, Outcome]:
+    """Run the suite on "headrace" or "apache", without some tests; the outcomes by test name."""
+    settings = APACHE_SETTINGS if broker == "apache" else SETTINGS
+    with running(broker, settings) as bootstrap:
+        return _run(bootstrap, SPOKEN[broker], without)
+
+
+def _run(bootstrap: str, kafka_version: str, without: Collection[str]) -> dict[str, Outcome]:
     source = _source()
-    deselected = [f"--deselect=test/integration/{name}" for name in without or {}]
+    deselected = [f"--deselect=test/integration/{name}" for name in without]
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "report.xml")
         environment = {
             **os.environ,
             "KAFKA_URI": f"kafka://{bootstrap}",
-            "KAFKA_VERSION": _KAFKA_VERSION,
+            "KAFKA_VERSION": kafka_version,
             "KAFKA_ROOT": folder,
         }
         command = [sys.executable, "-m", "pytest", "test/integration", f"--junitxml={report}"]

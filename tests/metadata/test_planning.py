@@ -6,11 +6,12 @@ import base64
 
 import pytest
 
-from headrace.config import BROKER_ROWS, Settings
+from headrace.config import BROKER_ROWS, Settings, topic_settings
 from headrace.metadata import Topic
 from headrace.metadata.planning import (
     PARTITIONS_PER_REQUEST_MAX,
     NewTopic,
+    Rules,
     check_growth,
     new_topic_id,
     plan_topics,
@@ -19,12 +20,13 @@ from headrace.metadata.topic_names import collision_key
 from headrace.protocol.errors import ErrorCode, KafkaError
 
 NODE = 1
-SETTINGS = Settings.parse(BROKER_ROWS, {"num.partitions": "3"})
+SETTINGS = Settings.parse(BROKER_ROWS)
+RULES = Rules(NODE, 3, lambda config: topic_settings(SETTINGS, config))
 
 
 def plan(*wanted: NewTopic, existing: tuple[str, ...] = ()) -> list[Topic | KafkaError]:
     names = {collision_key(name): name for name in existing}
-    return plan_topics(wanted, names, SETTINGS, NODE)
+    return plan_topics(wanted, names, RULES)
 
 
 def refusal(new: NewTopic, existing: tuple[str, ...] = ()) -> KafkaError:

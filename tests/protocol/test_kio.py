@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from tests.protocol.kio_twins import TWINS, kio_bytes, kio_versions, narrower_fields
 from tests.protocol.messages import at_version, messages, versions
 
@@ -32,24 +31,24 @@ def test_every_version_is_compared_with_kio_but_a_few(cls: type[Message]) -> Non
     assert set(versions(cls)) - set(kio_versions(cls)) == UNKNOWN_TO_KIO.get(name, set())
 
 
+@pytest.mark.parametrize("examples", [12, pytest.param(100, marks=pytest.mark.long)])
 @pytest.mark.parametrize("cls", TWINS, ids=lambda cls: cls.__name__)
-def test_bytes_are_those_of_kio_and_decode_back(cls: type[Message]) -> None:
+def test_bytes_are_those_of_kio_and_decode_back(cls: type[Message], examples: int) -> None:
+    special = narrower_fields(cls)
+
     @settings(
-        max_examples=12,
+        max_examples=examples,
         deadline=None,
         database=None,
-        derandomize=True,
         suppress_health_check=list(HealthCheck),
     )
-    @given(st.data())
-    def check(data: st.DataObject) -> None:
-        drawn = data.draw(messages(cls, special))
+    @given(messages(cls, special))
+    def check(drawn: Message) -> None:
         for version in kio_versions(cls):
             message = at_version(drawn, version)
             encoded = encode(message, version)
             assert encoded == kio_bytes(message, version), f"v{version}"
             assert decode(cls, version, encoded) == message, f"v{version}"
-            assert b"".join(segments(message, version)) == encoded
+            assert b"".join(segments(message, version)) == encoded, f"v{version}"
 
-    special = narrower_fields(cls)
     check()

@@ -46,9 +46,7 @@ def batch(
     )
 
 
-def marker(
-    producer_id: int, epoch: int, *, commit: bool, coordinator_epoch: int = 0
-) -> memoryview:
+def marker(producer_id: int, epoch: int, *, commit: bool, coordinator_epoch: int = 0) -> memoryview:
     """The marker that ends a transaction."""
     kind = ControlType.COMMIT if commit else ControlType.ABORT
     return memoryview(

@@ -396,9 +396,7 @@ class PowerLossFileSystem:
             from_folder, from_name = self._parent(source)
             to_folder, to_name = self._parent(target)
             inode = from_folder.names[from_name]
-            self._change_names(
-                _NameChange((from_folder, from_name), (to_folder, to_name, inode))
-            )
+            self._change_names(_NameChange((from_folder, from_name), (to_folder, to_name, inode)))
 
     def remove(self, path: str) -> None:
         with self._lock:

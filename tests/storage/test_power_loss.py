@@ -27,6 +27,7 @@ class History:
 
 def manager_on(fs: FileSystem) -> LogManager:
     manager = LogManager(fs, ["/data"], CONFIG, lambda: NOW_MS, rng=random.Random(0))
+    manager.open()
     manager.load()
     return manager
 

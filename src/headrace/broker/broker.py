@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from base64 import urlsafe_b64encode
+from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -14,11 +16,11 @@ from headrace.broker.alone import Alone
 from headrace.broker.clock import Clock, SystemClock
 from headrace.broker.groups import GroupService
 from headrace.broker.housekeeping import Housekeeping
+from headrace.broker.log_config import log_config
 from headrace.broker.node import Node
 from headrace.broker.ports import BrokerAddress, Hooks
 from headrace.broker.server import Server
 from headrace.broker.topics import TopicService
-from headrace.broker.topics_opening import open_topics
 from headrace.broker.workers import Workers
 from headrace.config import (
     Settings,
@@ -38,7 +40,9 @@ log = logging.getLogger(__name__)
 class Broker:
     """A single-node broker: `start` it, let it serve, `close` it; or use `async with`."""
 
+    # There once `start` has returned.
     node: Node
+    server: Server
 
     def __init__(
         self,
@@ -54,7 +58,8 @@ class Broker:
         self._clock = clock or SystemClock()
         self._files = files or OsFileSystem()
         self._hooks = hooks
-        self._server: Server | None = None
+        # What was opened, to be closed in reverse.
+        self._opened = AsyncExitStack()
         self._closing: asyncio.Task[None] | None = None
         self._closed = asyncio.Event()
 
@@ -63,14 +68,13 @@ class Broker:
 
         Raises ConfigError, LogDirError or ListenError with a hint; then nothing is left open.
         """
-        node = self.node = Node(self.settings, self._clock)
         try:
-            await self._open(node)
-            await self._listen(node)
+            await self._open()
+            await self._listen()
         except BaseException:
-            await self._take_apart()
+            await self._opened.aclose()
             raise
-        node.housekeeping.start()
+        self.node.housekeeping.start()
 
     async def serve_forever(self) -> None:
         """Wait until the broker is closed."""
@@ -94,69 +98,60 @@ class Broker:
     ) -> None:
         await self.close()
 
-    async def _open(self, node: Node) -> None:
-        """Catalog first, then logs: what is served is decided by the catalog alone."""
+    async def _open(self) -> None:
+        """Lock the folders, then read the catalog, then open the logs that it says are served."""
         settings = self.settings
-        dirs = log_dirs(settings)
-        for path in {*dirs, metadata_dir(settings)}:
-            Path(path).mkdir(parents=True, exist_ok=True)
-        store = await SqliteStore.open(Path(metadata_dir(settings)) / FILE_NAME)
+        node = self.node = Node(settings, self._clock)
+        self._opened.callback(node.close)
+        node.logs = LogManager(
+            self._files,
+            log_dirs(settings),
+            log_config(settings, {}),
+            self._clock.now_ms,
+            producer_expiration_ms=settings.int("producer.id.expiration.ms"),
+        )
+        # The lock on the folders keeps a second broker away from the catalog, too.
+        node.logs.open()
+        self._opened.callback(node.logs.release)
+        folder = Path(metadata_dir(settings))
+        folder.mkdir(parents=True, exist_ok=True)
+        store = await SqliteStore.open(folder / FILE_NAME)
+        self._opened.push_async_callback(store.close)
         node.catalog = await Catalog.open(store, new_cluster_id())
         address = BrokerAddress(node_id(settings), "", 0)
         node.cluster = Alone(node.catalog.cluster_id, address)
         node.topics = TopicService(node)
-        node.logs = LogManager(
-            self._files,
-            dirs,
-            node.topics.log_config({}),
-            self._clock.now_ms,
-            producer_expiration_ms=settings.int("producer.id.expiration.ms"),
-        )
         # One for each cleaner, and one so that producers need not wait for a cleaning.
         node.workers = Workers(settings.int("log.cleaner.threads") + 1)
-        node.groups = GroupService(node)
-        await open_topics(node)
+        self._opened.push_async_callback(node.workers.close)
+        await node.topics.start()
+        # A last sync may take a while, and nobody is served any more: off the loop.
+        self._opened.push_async_callback(node.run_read, node.logs.close)
         node.housekeeping = Housekeeping(node)
+        self._opened.callback(node.housekeeping.close)
+        node.groups = GroupService(node)
         await node.groups.start()
 
-    async def _listen(self, node: Node) -> None:
-        self._server = Server(node, self._hooks)
+    async def _listen(self) -> None:
+        node = self.node
+        server = self.server = Server(node, self._hooks)
+        self._opened.push_async_callback(server.close)
+        self._opened.push_async_callback(node.groups.close)
         (bound,) = listeners(self.settings)[:1]
-        self.host, self.port = await self._server.start(bound)
+        self.host, self.port = await server.start(bound)
+        self._opened.push_async_callback(server.drain)
         (told,) = advertised_listeners(self.settings)[:1]
         host = told.host if told != bound else self.host
         port = told.port or self.port
+        rack = self.settings.optional_str("broker.rack")
         assert isinstance(node.cluster, Alone)
-        node.cluster.address = BrokerAddress(
-            node.cluster.node_id, host, port, self.settings.optional_str("broker.rack")
-        )
+        node.cluster.address = BrokerAddress(node.cluster.node_id, host, port, rack)
 
     async def _close(self) -> None:
-        if self._server is not None:
-            await self._server.drain()
-        await self._take_apart()
+        await self._opened.aclose()
         self._closed.set()
-
-    async def _take_apart(self) -> None:
-        node = self.node
-        if hasattr(node, "groups"):
-            await node.groups.close()
-        if self._server is not None:
-            await self._server.close()
-        if hasattr(node, "housekeeping"):
-            node.housekeeping.close()
-        if hasattr(node, "workers"):
-            await node.workers.close()
-        if hasattr(node, "logs"):
-            # A last sync may take a while, and nobody is served any more: off the loop.
-            await node.run_read(node.logs.close)
-        if hasattr(node, "catalog"):
-            await node.catalog.close()
-        node.close()
 
 
 def new_cluster_id() -> str:
     """A random cluster id in Kafka's form: 22 characters of base64."""
-    from base64 import urlsafe_b64encode
-
     return urlsafe_b64encode(uuid4().bytes).decode().rstrip("=")

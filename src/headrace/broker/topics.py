@@ -18,7 +18,7 @@ from headrace.broker.log_config import log_config
 from headrace.config import ConfigError, Scope, Settings, Source, topic_settings
 from headrace.metadata import ALL_BROKERS, Catalog, StoreError, Topic
 from headrace.metadata.lasting import to_the_end
-from headrace.metadata.planning import NewTopic, check_growth, plan_topics
+from headrace.metadata.planning import NewTopic, Rules, check_growth, plan_topics
 from headrace.metadata.topic_names import collision_key
 from headrace.protocol.errors import ErrorCode, KafkaError
 from headrace.storage import FileSystem, LogConfig, names
@@ -37,6 +37,8 @@ Alteration = Callable[[Mapping[str, str], Settings], dict[str, str]]
 # Ending of a folder that was set aside.
 STRAY_FOLDER = "-stray"
 FOLDER_NAME_MAX = 255
+# Different sets of topic settings that are kept worked out.
+LOG_CONFIGS_MAX = 1000
 
 log = logging.getLogger(__name__)
 
@@ -97,7 +99,10 @@ class TopicService:
         key = frozenset(overrides.items())
         config = self._log_configs.get(key)
         if config is None:
-            config = self._log_configs[key] = log_config(self._node.settings, overrides)
+            config = log_config(self._node.settings, overrides)
+            if len(self._log_configs) == LOG_CONFIGS_MAX:
+                self._log_configs.clear()
+            self._log_configs[key] = config
         return config
 
     # -- create ------------------------------------------------------------------------------
@@ -126,7 +131,9 @@ class TopicService:
 
     def _plan(self, wanted: Sequence[NewTopic]) -> list[Topic | KafkaError]:
         node = self._node
-        return plan_topics(wanted, self._names, node.settings, node.cluster.node_id)
+        partitions = node.settings.int("num.partitions")
+        rules = Rules(node.cluster.node_id, partitions, self.log_config)
+        return plan_topics(wanted, self._names, rules)
 
     async def _create(self, wanted: Sequence[NewTopic]) -> list[Topic | KafkaError]:
         async with self._lock:

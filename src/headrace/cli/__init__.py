@@ -14,11 +14,12 @@ def main() -> None:
 
 def run(arguments: list[str]) -> int:
     """Run one command and return its exit code; errors are one line and a hint, no traceback."""
-    from headrace.cli.quick import start_quickly
-
     try:
-        if start_quickly(arguments):
-            return 0
+        if arguments[:1] in (["up"], ["broker"]):
+            from headrace.cli.quick import start_quickly
+
+            if start_quickly(arguments):
+                return 0
         from headrace.cli.app import command
 
         return int(command()(args=arguments, prog_name="headrace", standalone_mode=True) or 0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,7 +15,9 @@ from headrace.cli.serve_options import (
     ListenOption,
     SetOption,
 )
-from headrace.cli.serving import ServeOptions
+
+if TYPE_CHECKING:
+    from headrace.cli.serving import ServeOptions
 
 app = typer.Typer(
     help="An event-streaming platform: a broker that speaks the Kafka protocol, and its tools.",
@@ -85,6 +87,8 @@ def _serve_options(
     pairs: SetOption,
     allow_insecure_listen: InsecureOption,
 ) -> ServeOptions:
+    from headrace.cli.serving import ServeOptions
+
     return ServeOptions(
         listen=listen,
         data_dir=data_dir,

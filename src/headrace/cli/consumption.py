@@ -46,7 +46,7 @@ class Consumption:
         self._open: set[Key] = set()
         self._ends: dict[Key, int] = {}
         self._printed = 0
-        self._done = False
+        self._done = options.count == 0
 
     def begin(self) -> None:
         """Join the group, or take the partitions and positions that were asked for."""
@@ -61,7 +61,7 @@ class Consumption:
         starts, self._ends = resolve(self._consumer, partitions, self._options.positions)
         self._open = {key for key in partitions if starts[key] < self._ends.get(key, 1 << 63)}
         self._consumer.assign([TopicPartition(*key, starts[key]) for key in self._open])
-        self._done = not self._open
+        self._done = self._done or not self._open
 
     def run(self) -> None:
         """Print until the end, the count, Ctrl-C or a reader that has gone."""
@@ -110,7 +110,7 @@ class Consumption:
         self._done = not self._open
 
     def _assigned(self, _consumer: Any, partitions: list[Any]) -> None:
-        self._open = {(partition.topic, partition.partition) for partition in partitions}
+        self._open |= {(partition.topic, partition.partition) for partition in partitions}
 
     def _revoked(self, _consumer: Any, partitions: list[Any]) -> None:
         self._open -= {(partition.topic, partition.partition) for partition in partitions}

@@ -14,9 +14,7 @@ from headrace.cli.serving import ServeOptions
 
 
 def start_quickly(arguments: list[str]) -> bool:
-    """Run the verb and return True if the arguments are plain; else do nothing, return False."""
-    if not arguments or arguments[0] not in ("up", "broker"):
-        return False
+    """Run `up` or `broker` and return True if the arguments are plain; else just return False."""
     options = read_plain(arguments[1:])
     if options is None:
         return False

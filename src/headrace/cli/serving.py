@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import logging
 import signal
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
@@ -72,6 +73,7 @@ def _checked_address(text: str) -> str:
 def serve(options: ServeOptions, announce: Callable[[Broker, Settings], None]) -> None:
     """Start a broker, announce it, and serve until SIGINT or SIGTERM; then drain and close."""
     settings = read_settings(options)
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     run_loop(_serve(settings, announce))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from headrace.config.kinds import DOUBLE_MAX, LONG_MAX, Kind
 from headrace.config.settings import Scope, Setting
+from headrace.config.topic_rows import NO_PREALLOCATION, USUAL_LEVEL
 from headrace.config.validators import (
     at_least,
     between,
@@ -28,6 +29,7 @@ LOG_ROWS: tuple[Setting, ...] = (
         default=-1,
         valid=gzip_level(),
         scope=_WIDE,
+        inert=USUAL_LEVEL,
         doc=_default_of("compression.gzip.level"),
     ),
     Setting(
@@ -36,6 +38,7 @@ LOG_ROWS: tuple[Setting, ...] = (
         default=9,
         valid=between(1, 17),
         scope=_WIDE,
+        inert=USUAL_LEVEL,
         doc=_default_of("compression.lz4.level"),
     ),
     Setting(
@@ -44,6 +47,7 @@ LOG_ROWS: tuple[Setting, ...] = (
         default=3,
         valid=between(-131072, 22),
         scope=_WIDE,
+        inert=USUAL_LEVEL,
         doc=_default_of("compression.zstd.level"),
     ),
     Setting(
@@ -176,6 +180,7 @@ LOG_ROWS: tuple[Setting, ...] = (
         default=60_000,
         valid=at_least(1),
         unit="ms",
+        inert="They are written together with the recovery points.",
         doc="How often the first offsets of the logs are written down.",
     ),
     Setting(
@@ -227,6 +232,7 @@ LOG_ROWS: tuple[Setting, ...] = (
         kind=Kind.BOOLEAN,
         default=False,
         scope=_WIDE,
+        inert=NO_PREALLOCATION,
         doc=_default_of("preallocate"),
     ),
     Setting(

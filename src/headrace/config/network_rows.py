@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace.config.kinds import INT_MAX, Kind
-from headrace.config.settings import ConfigError, Scope, Setting, Settings
+from headrace.config.settings import ConfigError, Setting, Settings
 from headrace.config.validators import address_counts, at_least, between, not_empty
 
 _CONNECTIONS_MAX = 10_000
@@ -89,7 +89,6 @@ NETWORK_ROWS: tuple[Setting, ...] = (
         kind=Kind.INT,
         default=_CONNECTIONS_MAX,
         valid=at_least(0),
-        scope=Scope.CLUSTER_WIDE,
         kafka_default=str(INT_MAX),
         doc="Connections at a time, over all listeners; further ones are closed at once. Finite, "
         "so that a flood cannot take every descriptor.",
@@ -99,7 +98,6 @@ NETWORK_ROWS: tuple[Setting, ...] = (
         kind=Kind.INT,
         default=_CONNECTIONS_MAX,
         valid=at_least(0),
-        scope=Scope.CLUSTER_WIDE,
         kafka_default=str(INT_MAX),
         doc="Connections at a time from one address; further ones are closed at once. Finite for "
         "the same reason as `max.connections`.",
@@ -109,7 +107,6 @@ NETWORK_ROWS: tuple[Setting, ...] = (
         kind=Kind.LIST,
         default=(),
         valid=address_counts(),
-        scope=Scope.CLUSTER_WIDE,
         doc="Other limits for single addresses, as `host:count`.",
     ),
     Setting(

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import base64
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from headrace.config import ConfigError, Settings, topic_settings
 from headrace.metadata.catalog import Topic
 from headrace.metadata.topic_names import INTERNAL, check_name, collision_key
 from headrace.protocol.errors import ErrorCode, KafkaError
@@ -30,6 +29,16 @@ class NewTopic:
     config: Mapping[str, str | None] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What the node that makes topics says: who it is, its default, which settings it takes."""
+
+    node_id: int
+    default_partitions: int
+    # Raises ValueError with the reason if a topic cannot have these settings.
+    check_config: Callable[[Mapping[str, str]], object]
+
+
 def new_topic_id() -> bytes:
     """A random topic id; like Kafka's, its text never starts with a dash, for command lines."""
     while True:
@@ -39,14 +48,14 @@ def new_topic_id() -> bytes:
 
 
 def plan_topics(
-    wanted: Sequence[NewTopic], names: Mapping[str, str], settings: Settings, node_id: int
+    wanted: Sequence[NewTopic], names: Mapping[str, str], rules: Rules
 ) -> list[Topic | KafkaError]:
     """For each wanted topic what to make, or why not; `names` in use go by collision key."""
     taken = dict(names)
     outcomes: list[Topic | KafkaError] = []
     for new in wanted:
         try:
-            topic = _plan_topic(new, taken, settings, node_id)
+            topic = _plan_topic(new, taken, rules)
         except KafkaError as error:
             outcomes.append(error)
         else:
@@ -59,7 +68,7 @@ def plan_topics(
     return outcomes
 
 
-def _plan_topic(new: NewTopic, taken: Mapping[str, str], settings: Settings, node_id: int) -> Topic:
+def _plan_topic(new: NewTopic, taken: Mapping[str, str], rules: Rules) -> Topic:
     try:
         check_name(new.name)
     except ValueError as error:
@@ -72,12 +81,12 @@ def _plan_topic(new: NewTopic, taken: Mapping[str, str], settings: Settings, nod
             ErrorCode.INVALID_TOPIC_EXCEPTION,
             f"Topic '{new.name}' collides with existing topic: {alike}",
         )
-    config = _checked_config(new.config, settings)
-    partitions = _partition_count(new, settings, node_id)
+    config = _checked_config(new.config, rules)
+    partitions = _partition_count(new, rules)
     return Topic(new.name, new_topic_id(), partitions, config, new.name in INTERNAL)
 
 
-def _checked_config(given: Mapping[str, str | None], settings: Settings) -> dict[str, str]:
+def _checked_config(given: Mapping[str, str | None], rules: Rules) -> dict[str, str]:
     nulls = [name for name, value in given.items() if value is None]
     if nulls:
         raise KafkaError(
@@ -86,13 +95,13 @@ def _checked_config(given: Mapping[str, str | None], settings: Settings) -> dict
         )
     config = {name: value for name, value in given.items() if value is not None}
     try:
-        topic_settings(settings, config)
-    except ConfigError as error:
+        rules.check_config(config)
+    except ValueError as error:
         raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from None
     return config
 
 
-def _partition_count(new: NewTopic, settings: Settings, node_id: int) -> int:
+def _partition_count(new: NewTopic, rules: Rules) -> int:
     if new.assignments:
         if new.replication_factor != DEFAULT or new.partitions != DEFAULT:
             raise KafkaError(
@@ -106,7 +115,7 @@ def _partition_count(new: NewTopic, settings: Settings, node_id: int) -> int:
                 "Partitions should be a consecutive sequence of numbers from 0 on.",
             )
         for brokers in new.assignments.values():
-            check_assignment(brokers, node_id)
+            check_assignment(brokers, rules.node_id)
         return len(new.assignments)
     if new.replication_factor not in (DEFAULT, REPLICAS):
         raise KafkaError(
@@ -117,7 +126,7 @@ def _partition_count(new: NewTopic, settings: Settings, node_id: int) -> int:
             "the cluster has 1 broker; ask for 1, or for -1 (the default).",
         )
     if new.partitions == DEFAULT:
-        return settings.int("num.partitions")
+        return rules.default_partitions
     if new.partitions < 1:
         raise KafkaError(
             ErrorCode.INVALID_PARTITIONS,

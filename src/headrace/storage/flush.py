@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from headrace.storage import names
+from headrace.storage import names, snapshots, trimming
 from headrace.storage.checkpoints import format_epochs
 from headrace.storage.files import File
 
 if TYPE_CHECKING:
     from headrace.storage.log import Log
+    from headrace.storage.segment import Segment
 
 
 class Flush:
@@ -70,9 +71,75 @@ class Checkpoint(Flush):
             fs.rename(temporary, path)
 
 
-def epoch_content(log: Log) -> dict[str, bytes]:
-    """Path and content of the epoch cache if it has changed; asked once per change."""
-    if not log.epochs.changed:
-        return {}
-    log.epochs.changed = False
-    return {os.path.join(log.dir, names.EPOCHS): format_epochs(log.epochs.rows())}
+class Unsynced:
+    """What of a log is written but not durable, and the syncs of it that are under way."""
+
+    __slots__ = ("_checkpoint", "_files", "_flush", "_folders", "_sealed")
+
+    def __init__(self) -> None:
+        self._files: list[File] = []  # beside the active segment's
+        self._folders: list[str] = []
+        self._sealed: list[Segment] = []  # with indexes that no checkpoint has saved
+        self._flush: Flush | None = None
+        self._checkpoint: Checkpoint | None = None
+
+    def add(self, file: File | None, *folders: str) -> None:
+        """Something beside the active segment is new: synced before batches are acknowledged."""
+        if file is not None:
+            self._files.append(file)
+        self._folders += [folder for folder in folders if folder not in self._folders]
+
+    def add_sealed(self, segment: Segment) -> None:
+        """A segment was sealed, and a new one has begun in its folder."""
+        self._sealed.append(segment)
+        self.add(segment.file, segment.folder)
+
+    def begin_flush(self, log: Log) -> Flush | None:
+        if self._flush is not None or (
+            log.synced_offset >= log.end_offset and not self._folders and not self._files
+        ):
+            return None
+        self._flush = Flush(log, [*self._files, log.active.file], self._folders)
+        self._files = []
+        self._folders = []
+        return self._flush
+
+    def complete_flush(self, log: Log, flush: Flush) -> None:
+        if flush is self._flush:
+            self._flush = None
+        if flush.error is not None:
+            log.offline = log.offline or flush.error
+        elif flush.end_offset > log.synced_offset:
+            log.synced_offset = flush.end_offset
+
+    def begin_checkpoint(self, log: Log) -> Checkpoint | None:
+        if self._checkpoint is not None or (
+            log.recovery_point >= log.end_offset and not log.epochs.changed and not self._sealed
+        ):
+            return None
+        log.active.seal()
+        contents = snapshots.contents(log.dir, log.end_offset, log.producers)
+        if log.epochs.changed:
+            log.epochs.changed = False
+            contents[os.path.join(log.dir, names.EPOCHS)] = format_epochs(log.epochs.rows())
+        # A flush under way took its files with it; until it has succeeded they count as unsynced.
+        files = [*self._files, *(self._flush.files if self._flush else ()), log.active.file]
+        folders = [*self._folders, *(self._flush.folders if self._flush else ()), log.dir]
+        for segment in (*self._sealed, log.active):
+            files += segment.unsynced_index_files()
+        self._sealed = []
+        self._checkpoint = Checkpoint(log, files, folders, contents)
+        return self._checkpoint
+
+    def complete_checkpoint(self, log: Log, checkpoint: Checkpoint) -> None:
+        self._checkpoint = None
+        self.complete_flush(log, checkpoint)
+        if checkpoint.error is None:
+            log.recovery_point = max(log.recovery_point, checkpoint.end_offset)
+            trimming.remove_stray_snapshots(log, checkpoint.end_offset)
+
+    def cap(self, end_offset: int) -> None:
+        """A truncation happened: a sync under way speaks only of what was left alone."""
+        for flush in (self._flush, self._checkpoint):
+            if flush is not None:
+                flush.end_offset = min(flush.end_offset, end_offset)

@@ -20,8 +20,8 @@ from headrace.storage import appending, lookup, names, snapshots, trimming
 from headrace.storage.appending import AppendInfo, Origin
 from headrace.storage.config import LogConfig
 from headrace.storage.epochs import EpochCache
-from headrace.storage.files import File, FileSystem
-from headrace.storage.flush import Checkpoint, Flush, epoch_content
+from headrace.storage.files import FileSystem
+from headrace.storage.flush import Checkpoint, Flush, Unsynced
 from headrace.storage.lookup import TimestampOffset
 from headrace.storage.producers import Producers
 from headrace.storage.reading import ReadRequest
@@ -53,11 +53,8 @@ class Log:
         "_active",
         "_active_file",
         "_bases",
-        "_checkpointing",
         "_config",
-        "_dirty_files",
         "_doomed",
-        "_flushing",
         "_high_watermark",
         "_max_batch_bytes",
         "_must_inspect",
@@ -65,9 +62,7 @@ class Log:
         "_random",
         "_roll_after",
         "_roll_by_message_time",
-        "_sealed_unsaved",
         "_segment_bytes",
-        "_unsynced_folders",
         "deleted",
         "dir",
         "end_offset",
@@ -83,6 +78,7 @@ class Log:
         "synced_offset",
         "topic",
         "topic_id",
+        "unsynced",
     )
 
     def __init__(
@@ -119,11 +115,7 @@ class Log:
         self._on_truncation = on_truncation
         self._random = rng or random.Random()
         self._high_watermark = end_offset
-        self._dirty_files: list[File] = []
-        self._unsynced_folders: list[str] = []
-        self._flushing: Flush | None = None
-        self._checkpointing: Checkpoint | None = None
-        self._sealed_unsaved: list[Segment] = []
+        self.unsynced = Unsynced()
         self._doomed: list[tuple[int, Segment]] = []
         self._config = config
         self.set_segments(segments)
@@ -289,14 +281,19 @@ class Log:
                 header = header._replace(base_offset=self.end_offset, leader_epoch=leader_epoch)
                 appending.check_internal(batch, header, self._config, self.producers)
             position = self._active_file.size
-            if position and (
-                position + header.size > self._segment_bytes
-                or (header.max_timestamp if self._roll_by_message_time else now_ms)
-                > self._roll_after
-                or header.last_offset - self._active.base_offset > RELATIVE_OFFSET_MAX
-                or self._active.is_full
+            in_reach = header.last_offset - self._active.base_offset <= RELATIVE_OFFSET_MAX
+            if not in_reach or (
+                position
+                and (
+                    position + header.size > self._segment_bytes
+                    or (header.max_timestamp if self._roll_by_message_time else now_ms)
+                    > self._roll_after
+                    or self._active.is_full
+                )
             ):
-                self._roll(self.end_offset, now_ms)
+                gap = header.last_offset - self.end_offset
+                near = gap <= RELATIVE_OFFSET_MAX
+                self._roll(self.end_offset if near else header.base_offset, now_ms)
                 position = 0
             _pack_place(batch, 0, header.base_offset, header.batch_length, header.leader_epoch)
             self._active_file.append(batch)
@@ -321,9 +318,7 @@ class Log:
         for path, content in snapshots.contents(self.dir, base_offset, self.producers).items():
             self.fs.write(path, content)
         segment = Segment.create(self.fs, self.dir, base_offset, now_ms)
-        self._dirty_files.append(sealed.file)
-        self._sealed_unsaved.append(sealed)
-        self.sync_with_next_flush(None, self.dir)
+        self.unsynced.add_sealed(sealed)
         sealed.forget_recent()
         if len(self.segments) > 1:
             self.segments[-2].cool()
@@ -403,8 +398,9 @@ class Log:
         for segment, end_offset in zip(self.segments[at:], ends, strict=True):
             if offset >= upto:
                 return None
+            sealed = segment is not self._active
             request = ReadRequest(
-                segment, end_offset, self.epochs, offset, max_bytes, upto, min_one
+                segment, sealed, end_offset, self.epochs, offset, max_bytes, upto, min_one
             )
             piece = request.run(wait)
             if piece is not None:
@@ -425,64 +421,19 @@ class Log:
 
     def begin_flush(self) -> Flush | None:
         """A flush of all that is written; None when it is durable or a flush is under way."""
-        if self._flushing is not None or (
-            self.synced_offset >= self.end_offset and not self._unsynced_folders
-        ):
-            return None
-        flush = Flush(self, [*self._dirty_files, self._active_file], self._unsynced_folders)
-        self._dirty_files = []
-        self._unsynced_folders = []
-        self._flushing = flush
-        return flush
+        return self.unsynced.begin_flush(self)
 
     def complete_flush(self, flush: Flush) -> None:
         """Move `synced_offset`; after a failed flush the log is offline for good."""
-        if flush is self._flushing:
-            self._flushing = None
-        if flush.error is not None:
-            self.offline = self.offline or flush.error
-        elif flush.end_offset > self.synced_offset:
-            self.synced_offset = flush.end_offset
+        self.unsynced.complete_flush(self, flush)
 
     def begin_checkpoint(self) -> Checkpoint | None:
         """A checkpoint of all that is written; None when there is nothing new."""
-        if self._checkpointing is not None or (
-            self.recovery_point >= self.end_offset
-            and not self.epochs.changed
-            and not self._sealed_unsaved
-        ):
-            return None
-        self._active.seal()
-        files = [*(self._flushing.files if self._flushing else ()), *self._dirty_files]
-        files.append(self._active_file)
-        for segment in (*self._sealed_unsaved, self._active):
-            files += segment.unsynced_index_files()
-        contents = snapshots.contents(self.dir, self.end_offset, self.producers)
-        contents |= epoch_content(self)
-        self._sealed_unsaved = []
-        folders = [*self._unsynced_folders, *(self._flushing.folders if self._flushing else ())]
-        self._checkpointing = Checkpoint(self, files, [*folders, self.dir], contents)
-        return self._checkpointing
+        return self.unsynced.begin_checkpoint(self)
 
     def complete_checkpoint(self, checkpoint: Checkpoint) -> None:
         """Move the recovery point; after a failure the log is offline for good."""
-        self._checkpointing = None
-        self.complete_flush(checkpoint)
-        if checkpoint.error is None:
-            self.recovery_point = max(self.recovery_point, checkpoint.end_offset)
-            trimming.remove_stray_snapshots(self, checkpoint.end_offset)
-
-    def sync_with_next_flush(self, file: File | None, *folders: str) -> None:
-        """Something beside the batches is new: it is durable before they are acknowledged."""
-        if file is not None:
-            self._dirty_files.append(file)
-        self._unsynced_folders += [each for each in folders if each not in self._unsynced_folders]
-
-    def cap_flushes(self, end_offset: int) -> None:
-        """A truncation happened: a sync under way speaks only of what was left alone."""
-        for flush in (self._flushing, self._checkpointing):
-            if flush is not None:
-                flush.end_offset = min(flush.end_offset, end_offset)
+        self.unsynced.complete_checkpoint(self, checkpoint)
 
     def delete_records(self, offset: int) -> int:
         """Move the start of the log up; see `trimming.delete_records`."""
@@ -502,7 +453,7 @@ class Log:
     def discard(self, segment: Segment, now_ms: int) -> None:
         """Rename a segment out of the log; its files go after `file.delete.delay.ms`."""
         segment.rename(self.fs, names.DELETED)
-        self.sync_with_next_flush(None, self.dir)
+        self.unsynced.add(None, self.dir)
         self.doom(segment, now_ms)
 
     def doom(self, segment: Segment, now_ms: int) -> None:

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
-from headrace.protocol.batch import BatchHeader, iter_records
+from headrace.protocol.batch import iter_records
 from headrace.protocol.errors import ErrorCode, KafkaError
-from headrace.storage.scan import BadBatch, damage, iter_headers
+from headrace.storage.scan import BadBatch, iter_checked
 from headrace.storage.sparse_index import CorruptIndex
 
 if TYPE_CHECKING:
     from headrace.storage.log import Log
     from headrace.storage.segment import Segment
+
+SEARCH_CHUNK_BYTES = 64 << 10
 
 
 class TimestampOffset(NamedTuple):
@@ -79,14 +81,13 @@ def aborted_transactions(log: Log, from_offset: int, upto: int) -> list[tuple[in
 
 
 def _search(segment: Segment, timestamp: int, start_offset: int) -> TimestampOffset | None:
-    for position, header in iter_headers(
-        segment.file, _start(segment, timestamp, start_offset), segment.size
-    ):
+    start = _start(segment, timestamp, start_offset)
+    for _, header, batch in iter_checked(segment.file, start, segment.size, SEARCH_CHUNK_BYTES):
         if header.max_timestamp < timestamp or header.last_offset < start_offset:
             continue
-        found = _search_batch(segment, position, header, timestamp, start_offset)
-        if found is not None:
-            return found
+        for record in iter_records(batch):
+            if record.timestamp >= timestamp and record.offset >= start_offset:
+                return TimestampOffset(record.offset, record.timestamp, header.leader_epoch)
     return None
 
 
@@ -103,8 +104,8 @@ def _start(segment: Segment, timestamp: int, start_offset: int) -> int:
         return _position(segment, offset)
     entry_offset = segment.base_offset + entry[1]
     found = segment.locate(entry_offset)
-    # An entry names the last offset of a batch and its greatest timestamp, or it is a lie.
-    if found is None or (found[1].last_offset, found[1].max_timestamp) != (entry_offset, entry[0]):
+    # An entry names an offset of a batch and that batch's greatest timestamp, or it is a lie.
+    if found is None or found[1].max_timestamp != entry[0]:
         segment.index_damaged = True
         return _position(segment, offset)
     return _position(segment, max(offset, entry_offset))
@@ -113,15 +114,3 @@ def _start(segment: Segment, timestamp: int, start_offset: int) -> int:
 def _position(segment: Segment, offset: int) -> int:
     found = segment.locate(offset)
     return segment.size if found is None else found[0]
-
-
-def _search_batch(
-    segment: Segment, position: int, header: BatchHeader, timestamp: int, start_offset: int
-) -> TimestampOffset | None:
-    batch = segment.file.pread(header.size, position)
-    if reason := damage(batch, header):
-        raise BadBatch(position, reason)
-    for record in iter_records(batch):
-        if record.timestamp >= timestamp and record.offset >= start_offset:
-            return TimestampOffset(record.offset, record.timestamp, header.leader_epoch)
-    return None

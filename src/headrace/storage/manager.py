@@ -63,20 +63,48 @@ class LogManager:
     def get(self, topic: str, partition: int) -> Log | None:
         return self._logs.get((topic, partition))
 
+    def open(self) -> None:
+        """Lock every folder and check its format; before anything in them is touched.
+
+        Raises LogDirError when a folder is in use or of another format, or none can be used; then
+        none is held.
+        """
+        try:
+            for log_dir in self.dirs:
+                try:
+                    log_dir.open()
+                except LogDirError:
+                    raise
+                except OSError as error:
+                    self._fail(log_dir, error)
+            self._require_some_dir()
+        except LogDirError:
+            self.release()
+            raise
+
+    def release(self) -> None:
+        """Let go of the folders as they are, nothing saved; for those that were not all loaded."""
+        for log_dir in self.dirs:
+            log_dir.close()
+
     def load(self, config_for: Callable[[str], LogConfig] | None = None) -> None:
         """Open every log; those of a folder that was not closed cleanly are recovered.
 
-        Raises LogDirError when a folder is in use or of another format, or no folder can be used.
+        Raises LogDirError when one partition is in two folders, or no folder can be used.
         """
         for log_dir in self.dirs:
+            if log_dir.offline is not None:
+                continue
             try:
-                log_dir.open()
                 self._load_dir(log_dir, config_for or (lambda _: self.default_config))
                 log_dir.forget_clean_shutdown()
             except LogDirError:
                 raise
             except OSError as error:
                 self._fail(log_dir, error)
+        self._require_some_dir()
+
+    def _require_some_dir(self) -> None:
         if all(log_dir.offline for log_dir in self.dirs):
             reasons = "; ".join(f"{each.path}: {each.offline}" for each in self.dirs)
             raise LogDirError(f"no log dir can be used: {reasons}")
@@ -148,7 +176,7 @@ class LogManager:
         )
         log = open_log(self.fs, folder, opening)
         log.topic_id = topic_id
-        log.sync_with_next_flush(metadata, folder, log_dir.path)
+        log.unsynced.add(metadata, folder, log_dir.path)
         self._add(log, log_dir)
         return log
 

@@ -55,11 +55,21 @@ class ColdRead(Exception):
 class ReadRequest:
     """A read of one segment: from offset on, batches that end at or below limit."""
 
-    __slots__ = ("end_offset", "epochs", "limit", "max_bytes", "min_one", "offset", "segment")
+    __slots__ = (
+        "end_offset",
+        "epochs",
+        "limit",
+        "max_bytes",
+        "min_one",
+        "offset",
+        "sealed",
+        "segment",
+    )
 
     def __init__(
         self,
         segment: Segment,
+        sealed: bool,
         end_offset: int,
         epochs: EpochCache,
         offset: int,
@@ -68,6 +78,7 @@ class ReadRequest:
         min_one: bool,
     ) -> None:
         self.segment = segment
+        self.sealed = sealed
         self.end_offset = end_offset  # where the segment ends: base of the next, or end of log
         self.epochs = epochs
         self.offset = offset
@@ -83,20 +94,20 @@ class ReadRequest:
         """
         segment = self.segment
         try:
-            if segment.index_damaged:
+            if segment.index_damaged and self.sealed:
                 self._repair(wait)
             found = segment.locate(self.offset, wait)
             if found is None:
                 return None
             position, header = found
-            if header.next_offset > self.limit:
-                return Slice(segment.file, position, 0)
             if header.size > self.max_bytes and not self.min_one:
                 return Slice(segment.file, position, 0)
             end = segment.trusted_end(position)
-            if end > position:
-                return self._trusted(position, end, header.size, wait)
-            return self._checked(position, header.size, wait)
+            if end == position:
+                return self._checked(position, header.size, wait)
+            if header.next_offset > self.limit:
+                return Slice(segment.file, position, 0)
+            return self._trusted(position, end, header.size, wait)
         except BadBatch as error:
             raise KafkaError(
                 ErrorCode.CORRUPT_MESSAGE,
@@ -109,7 +120,7 @@ class ReadRequest:
         """Rebuild the index of a sealed segment; a thread has to do it."""
         if not wait:
             raise BlockingIOError
-        rebuild_indexes(self.segment)
+        rebuild_indexes(self.segment, self.end_offset)
 
     def _trusted(self, position: int, end: int, first_bytes: int, wait: bool) -> Slice:
         segment = self.segment
@@ -130,6 +141,7 @@ class ReadRequest:
         # A header more than asked for: the batch after the last one tells whether that is right.
         data = memoryview(pread(segment.file, min(budget + HEADER_BYTES, room), position, wait))
         at = last_at = count = 0
+        first_beyond = False
         expected = segment.base_offset
         while at < room:
             if at + HEADER_BYTES > len(data):
@@ -145,9 +157,9 @@ class ReadRequest:
             if magic != MAGIC or end < at + HEADER_BYTES or end > room:
                 self._damaged(position, at, f"magic {magic}, length {length}")
                 break
-            if end > budget or base_offset + last_delta >= self.limit:
-                break
-            if count == CHECKED_BATCHES_MAX:
+            # The first batch is checked even if it is beyond the limit: its offsets may lie.
+            beyond = base_offset + last_delta >= self.limit
+            if count and (beyond or end > budget or count == CHECKED_BATCHES_MAX):
                 break
             if crc32c(data[at + ATTRIBUTES_AT : end]) != crc:
                 self._damaged(position, at, "checksum differs")
@@ -159,12 +171,13 @@ class ReadRequest:
             if last_delta < 0 or base_offset + last_delta >= self.end_offset:
                 self._damaged(position, at, f"offset {base_offset} is beyond the segment")
                 break
+            first_beyond = first_beyond or (beyond and not count)
             last_at, at = at, end
             expected = base_offset + last_delta + 1
             count += 1
         segment.hint(expected, position + at)
         segment.mark_checked(position, position + at)
-        return Slice(segment.file, position, at)
+        return Slice(segment.file, position, 0 if first_beyond else at)
 
     def _damaged(self, position: int, at: int, reason: str) -> None:
         """Raise BadBatch for the first batch of a read; what comes before damage is served."""

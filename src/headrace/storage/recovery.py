@@ -207,7 +207,7 @@ class _Opener:
         try:
             if last.index_damaged:
                 raise CorruptIndex("no usable index")
-            end_offset = last.relearn()
+            end_offset = last.relearn(sealed=True)
         except (BadBatch, CorruptIndex) as error:
             _log.warning("%s was closed cleanly but is damaged: %s", self.folder, error)
             return None
@@ -273,26 +273,24 @@ class _Opener:
                     expected,
                     error,
                 )
-                segment.truncate(position, expected)
+                segment.file.truncate(position)
         segment.seal()
         segment.file.sync()
         return expected, sound
 
     def _trusted_until(self, segment: Segment) -> tuple[int, int]:
         """Where in a segment the check begins, with its indexes cut to what lies before."""
-        position, offset = 0, segment.base_offset
         try:
-            if offset < self.recovery_point and not segment.index_damaged:
+            if segment.base_offset < self.recovery_point and not segment.index_damaged:
                 position, offset = self._recovery_position(segment)
+                segment.keep_indexes(position, offset)
+                return position, offset
         except (BadBatch, CorruptIndex) as error:
             _log.warning("%s is checked from its start: %s", segment.file.path, error)
         segment.index_damaged = False
-        if position == 0:
-            segment.reset_indexes()
-            segment.aborted.reset([])
-        else:
-            segment.keep_indexes(position, offset)
-        return position, offset
+        segment.reset_indexes()
+        segment.aborted.reset([])
+        return 0, segment.base_offset
 
     def _recovery_position(self, segment: Segment) -> tuple[int, int]:
         """Where the first batch at or after the recovery point starts; raises BadBatch."""

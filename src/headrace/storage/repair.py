@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Iterator
 
+from headrace.protocol.batch import BatchHeader
 from headrace.storage.offset_index import OffsetIndex
-from headrace.storage.scan import SCAN_CHUNK_BYTES, BadBatch, iter_headers
+from headrace.storage.scan import BadBatch, iter_checked
 from headrace.storage.segment import Segment
 from headrace.storage.time_index import TimeIndex
 
@@ -15,11 +17,11 @@ _REBUILT = ".rebuilt.tmp"
 _one_at_a_time = threading.Lock()
 
 
-def rebuild_indexes(segment: Segment) -> None:
-    """Replace the indexes of a sealed segment; any thread may do so. Raises OSError.
+def rebuild_indexes(segment: Segment, end_offset: int) -> None:
+    """Replace the indexes of a sealed segment, which ends at an offset; any thread may do so.
 
     Where a batch itself is damaged, entries of the old index that are right lead on behind it, so
-    that only the damaged batch is out of reach.
+    that only the damaged batch is out of reach. Raises OSError.
     """
     with _one_at_a_time:
         if not segment.index_damaged:
@@ -37,9 +39,8 @@ def rebuild_indexes(segment: Segment) -> None:
         )
         fresh.index_interval_bytes = segment.index_interval_bytes
         fresh.reset_indexes()
-        position: int | None = 0
-        while position is not None:
-            position = _record_from(fresh, position, segment)
+        for position, header in _credible_batches(segment, end_offset):
+            fresh.record(header.last_offset, position, header.size, header.max_timestamp)
         fresh.seal()
         for index, path in (
             (fresh.offsets, segment.offsets.path),
@@ -52,15 +53,34 @@ def rebuild_indexes(segment: Segment) -> None:
         segment.index_damaged = False
 
 
-def _record_from(fresh: Segment, position: int, segment: Segment) -> int | None:
-    """Index the batches from position on; where to go on behind damage, or None at the end."""
-    try:
-        for at, header in iter_headers(
-            segment.file, position, segment.size, chunk_bytes=SCAN_CHUNK_BYTES
-        ):
-            fresh.record(header.last_offset, at, header.size, header.max_timestamp)
-    except BadBatch as error:
-        for entry in segment.offsets.entries():
-            if entry[1] > error.position and segment.is_truthful(entry):
-                return entry[1]
+def _credible_batches(segment: Segment, end_offset: int) -> Iterator[tuple[int, BatchHeader]]:
+    """The batches whose offsets lie between those of their neighbours."""
+    expected = segment.base_offset
+    held: tuple[int, BatchHeader] | None = None
+    for position, header in _all_batches(segment):
+        if held is not None and held[1].next_offset <= header.base_offset:
+            yield held
+            expected = held[1].next_offset
+        # Else one of the two lies, and without knowing which neither is taken as it is.
+        held = (position, header) if header.base_offset >= expected else None
+    if held is not None and held[1].next_offset <= end_offset:
+        yield held
+
+
+def _all_batches(segment: Segment) -> Iterator[tuple[int, BatchHeader]]:
+    """All batches that can be reached: by their lengths or, behind damage, by the old index."""
+    position: int | None = 0
+    while position is not None:
+        try:
+            for at, header, _ in iter_checked(segment.file, position, segment.size):
+                yield at, header
+            position = None
+        except BadBatch as error:
+            position = _position_after(segment, error.position)
+
+
+def _position_after(segment: Segment, position: int) -> int | None:
+    for entry in segment.offsets.entries():
+        if entry[1] > position and segment.is_truthful(entry):
+            return entry[1]
     return None

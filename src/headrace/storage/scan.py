@@ -45,7 +45,12 @@ def iter_headers(
                 raise BadBatch(position, "file is shorter than it should be")
         header = read_header(chunk, position - chunk_start)
         size = header.size
-        if header.magic != MAGIC or size < HEADER_BYTES or position + size > end:
+        if (
+            header.magic != MAGIC
+            or size < HEADER_BYTES
+            or position + size > end
+            or header.last_offset_delta < 0
+        ):
             raise BadBatch(position, _reason(header, end - position))
         yield position, header
         position += size
@@ -91,4 +96,6 @@ def _reason(header: BatchHeader, room: int) -> str:
         return f"magic {header.magic} is not {MAGIC}"
     if header.size < HEADER_BYTES:
         return f"impossible length {header.batch_length}"
+    if header.last_offset_delta < 0:
+        return f"impossible last offset delta {header.last_offset_delta}"
     return f"length {header.size} goes beyond the {room} bytes left"

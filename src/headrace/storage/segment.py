@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from headrace.protocol.batch import BatchHeader
+from headrace.protocol.batch import BatchHeader, read_header
 from headrace.storage import names
-from headrace.storage.files import File, FileSystem
+from headrace.storage.files import File, FileSystem, pread
 from headrace.storage.offset_index import OffsetIndex
-from headrace.storage.scan import BadBatch, iter_headers
+from headrace.storage.scan import SCAN_CHUNK_BYTES, BadBatch, damage, iter_headers
 from headrace.storage.sparse_index import CorruptIndex
 from headrace.storage.time_index import TimeIndex
 from headrace.storage.txn_index import TxnIndex
@@ -209,21 +209,44 @@ class Segment:
         )
         return [file for file in files if file is not None]
 
-    def learn_times(self) -> None:
-        """Read the first and the greatest timestamp of a loaded segment."""
-        if self.size and self.first_timestamp == NO_TIMESTAMP:
-            _, header = next(iter_headers(self.file, 0, self.size))
-            self.first_timestamp = header.max_timestamp
+    def learn_times(self, sealed: bool = True) -> None:
+        """Read the first and the greatest timestamp of a loaded segment.
+
+        Raises BadBatch, and CorruptIndex when the time index cannot be right; one that was sealed
+        has at least one entry.
+        """
+        if not self.size:
+            return
+        _, header = next(iter_headers(self.file, 0, self.size))
+        self.first_timestamp = header.max_timestamp
         last = self.times.last()
-        if last is not None and last[0] > self.max_timestamp:
-            self.max_timestamp = last[0]
-            self._max_timestamp_offset = self.base_offset + last[1]
+        if last is None:
+            if header.max_timestamp >= 0 and sealed:
+                raise CorruptIndex(f"{self.times.path} has no entries")
+            return
+        timestamp, relative = last
+        found = self.locate(self.base_offset + relative)
+        if found is None or found[1].max_timestamp != timestamp:
+            raise CorruptIndex(f"{self.times.path} does not lead to its batch")
+        if timestamp > self.max_timestamp:
+            self.max_timestamp = timestamp
+            self._max_timestamp_offset = found[1].last_offset
 
     def largest_timestamp(self) -> int:
         """The greatest timestamp in the segment, for retention and lookups by time."""
         if self.max_timestamp == NO_TIMESTAMP and self.size:
-            self.learn_times()
+            try:
+                self.learn_times()
+            except CorruptIndex:
+                self.index_damaged = True
+                self._scan_times()
         return self.max_timestamp
+
+    def _scan_times(self) -> None:
+        for _, header in iter_headers(self.file, 0, self.size, chunk_bytes=SCAN_CHUNK_BYTES):
+            if header.max_timestamp > self.max_timestamp:
+                self.max_timestamp = header.max_timestamp
+                self._max_timestamp_offset = header.last_offset
 
     @property
     def max_timestamp_offset(self) -> int:
@@ -244,13 +267,23 @@ class Segment:
         if start is None:
             start = self._indexed_position(offset, wait)
         expected = self.base_offset
+        previous = -1
         for position, header in iter_headers(self.file, start, self.size, wait=wait):
             if header.base_offset < expected:
                 raise BadBatch(position, f"offset {header.base_offset} is below {expected}")
             expected = header.next_offset
             if expected > offset:
+                if header.base_offset > offset and 0 <= previous < self.trusted_position:
+                    # Compacted away, or the batch before it lies about where it ends.
+                    self._check_crc(previous, position - previous, wait)
                 return position, header
+            previous = position
         return None
+
+    def _check_crc(self, position: int, size: int, wait: bool) -> None:
+        batch = pread(self.file, size, position, wait)
+        if reason := damage(batch, read_header(batch)):
+            raise BadBatch(position, reason)
 
     def trusted_end(self, position: int) -> int:
         """Up to where batches from position on need no check; position itself if they do."""
@@ -283,14 +316,12 @@ class Segment:
         try:
             entry = self.offsets.floor(offset - self.base_offset, wait)
         except CorruptIndex:
+            entry, self.index_damaged = None, True
+        if entry is not None and not self.is_truthful(entry, wait):
             self.index_damaged = True
-            return 0
-        if entry is None:
-            return 0
-        if not self.is_truthful(entry, wait):
-            self.index_damaged = True
-            return 0
-        return entry[1]
+        if self.index_damaged and not wait:
+            raise BlockingIOError  # a search from the start of the file is not for the loop
+        return 0 if entry is None or self.index_damaged else entry[1]
 
     def is_truthful(self, entry: tuple[int, int], wait: bool = True) -> bool:
         """Whether an entry names the last offset of the batch at its position, as it must."""
@@ -304,40 +335,50 @@ class Segment:
     def truncate(self, position: int, next_offset: int) -> None:
         """Cut the log file at a batch boundary, and the indexes to what is left."""
         self.file.truncate(position)
-        self.keep_indexes(position, next_offset)
         self.trusted_position = min(self.trusted_position, position)
         self.checked = (0, 0)
         self.forget_recent()
         self._hints.clear()
+        try:
+            self.keep_indexes(position, next_offset)
+        except CorruptIndex:
+            self.reset_indexes()
+            for at, header in iter_headers(self.file, 0, position, chunk_bytes=SCAN_CHUNK_BYTES):
+                self.record(header.last_offset, at, header.size, header.max_timestamp)
 
     def keep_indexes(self, position: int, next_offset: int) -> None:
-        """Drop index entries of batches at or after position, and learn where appends go on."""
+        """Drop index entries of batches at or after position, and learn where appends go on.
+
+        Raises BadBatch and CorruptIndex.
+        """
         self.offsets.keep_below_value(position)
         self.times.keep_below_value(next_offset - self.base_offset)
         self.aborted.keep_below(next_offset)
-        self.max_timestamp = self.first_timestamp = NO_TIMESTAMP
-        self._max_timestamp_offset = -1
+        self._forget_times()
         self.relearn(position)
 
     def reset_indexes(self) -> None:
         """Drop all index entries, to build them again with `record`."""
         self.offsets.reset([])
         self.times.reset([])
+        self._forget_times()
+        self._unindexed_bytes = 0
+
+    def _forget_times(self) -> None:
         self.max_timestamp = self.first_timestamp = NO_TIMESTAMP
         self._max_timestamp_offset = -1
-        self._unindexed_bytes = 0
 
     def last_indexed_position(self) -> int:
         last = self.offsets.last()
         return last[1] if last else 0
 
-    def relearn(self, end: int | None = None) -> int:
+    def relearn(self, end: int | None = None, sealed: bool = False) -> int:
         """Set what appends need from the indexes and the batches behind them; the end offset.
 
         Raises BadBatch and CorruptIndex.
         """
         end = self.size if end is None else end
-        self.learn_times()
+        self.learn_times(sealed)
         start = self.last_indexed_position()
         end_offset = self.base_offset
         self._unindexed_bytes = 0

@@ -114,7 +114,7 @@ def _ended_at(log: Log, end_offset: int) -> None:
     log.synced_offset = min(log.synced_offset, end_offset)
     log.recovery_point = min(log.recovery_point, end_offset)
     log.high_watermark = min(log.high_watermark, end_offset)
-    log.cap_flushes(end_offset)
+    log.unsynced.cap(end_offset)
 
 
 def remove_stray_snapshots(log: Log, newest: int) -> None:

@@ -12,6 +12,7 @@ from headrace.broker.broker import Broker
 from headrace.broker.clock import Clock
 from headrace.broker.context import Context
 from headrace.broker.node import Node
+from headrace.broker.pending import Pending
 from headrace.broker.registry import HANDLERS
 from headrace.config import BROKER_ROWS, Settings
 from headrace.metadata import Topic
@@ -44,6 +45,10 @@ class Asker:
         assert handler.version_min <= version <= handler.version_max
         received = decode(type(request), version, encode(request, version))
         answer = handler.function(self.node, Context(request.API_KEY, version, "test"), received)
+        if isinstance(answer, Pending):
+            resolved: asyncio.Future[Message | None] = asyncio.get_running_loop().create_future()
+            answer.on_resolved(lambda pending: resolved.set_result(pending.response))
+            answer = resolved
         if inspect.isawaitable(answer):
             answer = await answer
         return decode(response, version, encode(answer, version))

@@ -41,6 +41,7 @@ class Bench:
         self.path = str(path)
         self.now_ms = START_MS
         self.manager = LogManager(self.fs, [self.path], config, lambda: self.now_ms)
+        self.manager.open()
         self.manager.load()
 
     def log(self, partition: int = 0) -> Log:

@@ -58,16 +58,17 @@ def test_a_batch_that_lies_about_its_records_is_refused() -> None:
         bad = bytearray(good)
         bad[position] ^= 0x10
         seal(bad, 0)
-        if list_of(bad) != list_of(good):
+        if not unpacks(bad):
             with pytest.raises(InvalidBatch):
                 recompress(bad, 4)
 
 
-def list_of(batch: bytearray) -> list[Record] | None:
+def unpacks(batch: bytearray) -> bool:
     try:
-        return list(iter_records(batch))
+        list(iter_records(batch))
     except InvalidBatch:
-        return None
+        return False
+    return True
 
 
 def test_a_gap_between_the_records_is_refused() -> None:

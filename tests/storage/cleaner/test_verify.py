@@ -75,7 +75,9 @@ def test_every_flipped_bit_of_a_batch_is_found(data: Path) -> None:
     # The second batch: its neighbours tell when its place in the log is wrong.
     for position in range(size, 2 * size, 3):
         bit = position % 8
-        change(path, lambda data, p=position, b=bit: data.__setitem__(p, data[p] ^ 1 << b))
+        flipped = bytearray(original)
+        flipped[position] ^= 1 << bit
+        path.write_bytes(flipped)
         found = [f for f in verify(str(data)) if f.severity is not Severity.INFO]
         assert found, f"byte {position} bit {bit}"
         path.write_bytes(original)
@@ -167,8 +169,7 @@ def test_a_log_shorter_than_its_checkpoints_is_an_error(data: Path) -> None:
     for path in (data / "t-0").glob("*"):
         if path.name[:20].isdigit():
             path.unlink()
-    Segment = names.offset_name(0, names.LOG)
-    (data / "t-0" / Segment).touch()
+    first_segment(data, names.LOG).touch()
     problems = [f.problem for f in verify(str(data)) if f.severity is Severity.ERROR]
     assert any("which ends at 0" in problem for problem in problems)
 
