@@ -78,7 +78,6 @@ def run(options: argparse.Namespace, progress: Console) -> tuple[list[Row], dict
         facts = machine.facts(folder)
         for name, fact in facts.items():
             progress.print(f"[dim]{name}: {fact}", soft_wrap=True)
-        machine.touch_memory(folder)
         kafka, headrace = Kafka(), Headrace(tuple(options.set))
         trials = {
             peer.name: _trial(peer, program, folder, options, progress)

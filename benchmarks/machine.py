@@ -15,7 +15,6 @@ from benchmarks.process import PROC, kilobytes
 
 _SYNC_SAMPLES = 200
 _SYNC_BYTES = 4096
-_TOUCH_BYTES_MAX = 4 << 30
 _TOUCH_CHUNK = bytes(4 << 20)
 
 Facts = dict[str, str]
@@ -57,10 +56,14 @@ def sync_latency_ms(folder: Path) -> tuple[float, float]:
     return samples[_SYNC_SAMPLES // 2], samples[_SYNC_SAMPLES * 99 // 100]
 
 
-def touch_memory(folder: Path) -> None:
-    """Fill the page cache once: a virtual machine's first write to a page is ten times slower."""
+def touch_memory(folder: Path, size: int) -> None:
+    """Have the kernel hold `size` bytes of free pages that were written to a moment ago.
+
+    A virtual machine's first write to a page is many times slower, and its host may take idle
+    pages back at any time, so this is done right before what is measured.
+    """
     available = kilobytes((PROC / "meminfo").read_text(), "MemAvailable") * 1024
-    room = min(_TOUCH_BYTES_MAX, available // 2, shutil.disk_usage(folder).free // 2)
+    room = min(size, available // 2, shutil.disk_usage(folder).free // 2)
     path = folder / "touch"
     with path.open("wb", buffering=0) as file:
         for _ in range(room // len(_TOUCH_CHUNK)):

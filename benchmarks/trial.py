@@ -12,7 +12,7 @@ from pathlib import Path
 from benchmarks import figures, java_tools, process
 from benchmarks.figures import Load, Values
 from benchmarks.generator import Answer, Generator
-from benchmarks.machine import folder_bytes
+from benchmarks.machine import folder_bytes, touch_memory
 from benchmarks.peers import Peer, Running
 
 _MANY_PARTITIONS = 1000
@@ -40,6 +40,7 @@ _BURST_BYTES_MAX = 500_000_000
 # A broker is warm when its processor time per request has stopped falling by more than this.
 _STEADY_SHARE = 0.95
 _STEADY_BURSTS = 2
+_TOUCH_MARGIN = 1.2
 _DISK_BYTES_MAX = 3_000_000_000
 
 
@@ -129,23 +130,32 @@ class Trial:
 
     def _load(self, running: Running, generator: Generator, load: Load) -> None:
         sizes = self._sizes
-        self._warm_up(running, generator, load)
+        written_bytes_per_second = self._warm_up(running, generator, load)
         self._settle(_SETTLED_BYTES)
+        wanted = _TOUCH_MARGIN * written_bytes_per_second * sizes.seconds
+        touch_memory(self._folder, int(min(wanted, _TOUCH_MARGIN * sizes.bytes_max)))
         answer = self._on_topic(running, generator, load, sizes.seconds, sizes.bytes_max)
         self._settle(_SETTLED_BYTES)
         self.answers.setdefault(load.name, []).append(answer)
         for key, figure in load.figures.items():
             self._record(figure, measurement(answer, key))
 
-    def _warm_up(self, running: Running, generator: Generator, load: Load) -> None:
-        """The same load in bursts until it gets no cheaper: the JVM compiles what is hot."""
+    def _warm_up(self, running: Running, generator: Generator, load: Load) -> float:
+        """The same load in bursts until it gets no cheaper: the JVM compiles what is hot.
+
+        Returns the bytes that the load writes per second.
+        """
         costs: list[float] = []
+        fastest = 0.0
         for _ in range(self._sizes.warm_bursts_max):
             burst = self._on_topic(running, generator, load, _BURST_SECONDS, _BURST_BYTES_MAX)
             costs.append(measurement(burst, figures.CPU_REQ))
+            if load.mode == "produce":
+                fastest = max(fastest, measurement(burst, figures.MB_S) * _MB)
             if is_steady(costs):
-                return
+                break
             self._settle(_DISK_BYTES_MAX)
+        return fastest
 
     def _on_topic(
         self, running: Running, generator: Generator, load: Load, seconds: float, bytes_max: int

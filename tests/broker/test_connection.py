@@ -95,6 +95,12 @@ def test_a_future_version_of_api_versions_is_answered_in_the_oldest_format(wire:
     assert any(api.api_key == 18 for api in response.api_keys)
 
 
+def test_bytes_behind_a_request_are_ignored(wire: Wire) -> None:
+    frame = wire.frame(MetadataRequest(topics=None), 12) + bytes(3)
+    wire.socket.sendall(struct.pack(">i", len(frame) - 4) + frame[4:])
+    assert wire.receive(MetadataResponse, 12)[1].brokers
+
+
 @pytest.mark.parametrize(
     "frame",
     [

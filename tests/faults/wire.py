@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Sequence
 from struct import Struct
 from types import TracebackType
 from typing import Self, TypeVar
 
-from headrace.protocol.api import RESPONSES
 from headrace.protocol.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from headrace.protocol.api.create_topics import (
     CreatableTopic,
@@ -95,7 +93,8 @@ class Wire:
         return response.responses[0].partition_responses[0]
 
     def fetch(self, topic: str, partition: int, offset: int, **options: int) -> FetchResponse:
-        return self.ask(fetch_request(topic, partition, offset, **options), FETCH_VERSION, FetchResponse)
+        request = fetch_request(topic, partition, offset, **options)
+        return self.ask(request, FETCH_VERSION, FetchResponse)
 
     def read_values(self, topic: str, partition: int) -> list[tuple[int, bytes]]:
         """All records of a partition; AssertionError on an error code."""
@@ -104,9 +103,10 @@ class Wire:
         while True:
             (result,) = self.fetch(topic, partition, offset).responses[0].partitions
             assert result.error_code == 0, result
-            data = memoryview(result.records or b"")
-            if not len(data):
+            data = result.records
+            if not data:
                 return rows
+            assert isinstance(data, memoryview)
             for position, header in iter_headers(data):
                 rows += [
                     (record.offset, record.value or b"")
@@ -198,18 +198,3 @@ def fetch_request(
             )
         ],
     )
-
-
-def answers_of(wire: Wire, frames: Sequence[bytes]) -> int:
-    """How many answers come until the broker hangs up or all frames have one."""
-    count = 0
-    for _ in frames:
-        try:
-            wire.receive()
-        except Hangup:
-            break
-        count += 1
-    return count
-
-
-KNOWN_RESPONSES = RESPONSES

@@ -7,12 +7,6 @@ import os
 from pathlib import Path
 
 import pytest
-
-from headrace.protocol.batch import read_header
-from headrace.protocol.compression import Codec
-from headrace.protocol.errors import ErrorCode, KafkaError
-from headrace.storage import LogConfig, Origin, OsFileSystem
-from headrace.storage.appending import codec_wanted
 from tests.storage.batches import (
     NOW_MS,
     append,
@@ -24,6 +18,12 @@ from tests.storage.batches import (
     values,
 )
 from tests.storage.faulty_files import FaultyFileSystem
+
+from headrace.protocol.batch import read_header
+from headrace.protocol.compression import Codec
+from headrace.protocol.errors import ErrorCode, KafkaError
+from headrace.storage import LogConfig, Origin, OsFileSystem
+from headrace.storage.appending import codec_wanted
 
 
 def refused(log, data: memoryview, now_ms: int = NOW_MS) -> ErrorCode:  # type: ignore[no-untyped-def]
@@ -99,7 +99,7 @@ def test_every_offset_is_found_in_every_segment(tmp_path: Path) -> None:
     assert len(log.segments) > 5
     everything = values(log)
     for wait in (True, False):
-        for offset, value in everything:
+        for offset, _ in everything:
             piece = log.read(offset, 1, upto=log.end_offset, wait=wait)
             assert piece is not None
             header = read_header(piece.read())

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 
 import pytest
+from tests.storage.batches import NOW_MS, append_marker, batch, checkpoint, flush, read_all
+from tests.storage.faulty_files import PowerCut, PowerLossFileSystem
 
 from headrace.storage import Log, LogConfig, LogManager
 from headrace.storage.files import FileSystem
-from tests.storage.batches import NOW_MS, append_marker, batch, checkpoint, flush, read_all
-from tests.storage.faulty_files import PowerCut, PowerLossFileSystem
 
 CONFIG = LogConfig(segment_bytes=900, index_interval_bytes=150, max_message_bytes=600)
 TOPIC_ID = bytes(range(16))
@@ -27,6 +28,7 @@ class History:
 
 def manager_on(fs: FileSystem) -> LogManager:
     manager = LogManager(fs, ["/data"], CONFIG, lambda: NOW_MS, rng=random.Random(0))
+    manager.open()
     manager.open()
     manager.load()
     return manager
@@ -111,10 +113,8 @@ def crash_everywhere(seed: int, steps: int, states: int) -> int:
         fs = PowerLossFileSystem()
         fs.cut_at = cut_at
         history = History()
-        try:
+        with contextlib.suppress(PowerCut):
             run_workload(fs, history, random.Random(seed), steps)
-        except PowerCut:
-            pass
         rng = random.Random(seed * 100_003 + cut_at)
         for state in range(states):
             if state == 0:
@@ -136,10 +136,8 @@ def survive(fs: PowerLossFileSystem, history: History, rng: random.Random) -> in
     copy.deleted_below = history.deleted_below
     while rng.random() < 0.3:
         fs.cut_at = rng.randint(0, 12)
-        try:
+        with contextlib.suppress(PowerCut):
             run_workload(fs, copy, rng, 2)
-        except PowerCut:
-            pass
         fs = fs.crash(rng, keep_probability=rng.choice([0.0, 0.5, 1]))
         crashes += 1
     run_workload(fs, copy, rng, 3)

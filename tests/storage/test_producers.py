@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.storage.batches import NOW_MS, append, append_marker, batch, marker, open_test_log
 
 from headrace.protocol.errors import ErrorCode, KafkaError
 from headrace.storage import AppendInfo, Log, Origin, OsFileSystem
 from headrace.storage.producers import Producers
-from tests.storage.batches import NOW_MS, append, append_marker, batch, marker, open_test_log
 
 LAST_SEQUENCE = (1 << 31) - 1
 

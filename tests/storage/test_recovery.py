@@ -9,11 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-from headrace.protocol.batch import HEADER_BYTES
-from headrace.protocol.errors import ErrorCode, KafkaError
-from headrace.storage import Log, LogConfig, OsFileSystem
-from headrace.storage.scan import iter_headers
 from tests.storage.batches import (
     NOW_MS,
     append,
@@ -24,6 +19,12 @@ from tests.storage.batches import (
     read_all,
     values,
 )
+
+from headrace.protocol.batch import HEADER_BYTES
+from headrace.protocol.errors import ErrorCode, KafkaError
+from headrace.protocol.records import Record
+from headrace.storage import Log, LogConfig, OsFileSystem
+from headrace.storage.scan import iter_headers
 
 CONFIG = LogConfig(segment_bytes=3000, index_interval_bytes=200)
 FIRST = "00000000000000000000"
@@ -181,13 +182,15 @@ def test_every_flipped_bit_of_a_batch_is_found_when_it_is_read(tmp_path: Path) -
                 _right_or_corrupt(damaged, offset, point, good)
 
 
-def _right_or_corrupt(log: Log, offset: int, upto: int, good: dict[int, object]) -> None:
+def _right_or_corrupt(log: Log, offset: int, upto: int, good: dict[int, Record]) -> None:
+    found: list[Record] = []
+    code = ErrorCode.CORRUPT_MESSAGE
     try:
         found = read_all(log, offset, upto)
     except KafkaError as error:
-        assert error.code == ErrorCode.CORRUPT_MESSAGE
-    else:
-        assert all(good[record.offset] == record for record in found)
+        code = error.code
+    assert code == ErrorCode.CORRUPT_MESSAGE
+    assert all(good[record.offset] == record for record in found)
 
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
@@ -238,7 +241,7 @@ def test_damaged_index_files_are_built_again(
     for number in range(60):
         found = recovered.offset_for_timestamp(NOW_MS + number)
         assert found == log.offset_for_timestamp(NOW_MS + number)
-    for number in range(60):
+    for _ in range(60):
         append(recovered, b"more")
     assert values(recovered)[: len(everything)] == everything
 

@@ -7,11 +7,11 @@ import struct
 from pathlib import Path
 
 import pytest
+from tests.storage.batches import NOW_MS, append, batch, open_test_log, values
 
 from headrace.storage import LogConfig, Origin, OsFileSystem
 from headrace.storage.recovery import Opening, open_log
 from headrace.storage.scan import iter_headers
-from tests.storage.batches import NOW_MS, append, batch, open_test_log, values
 
 HOUR_MS = 3_600_000
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import resource
 import sys
 import threading
 from pathlib import Path
@@ -16,7 +17,8 @@ from typing import Protocol, TypeAlias
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 OPEN_FILES_MAX = 4096
-"""Upper bound of descriptors that one OsFileSystem keeps open; the rest are reopened on use."""
+"""Descriptors that one OsFileSystem keeps open, or half of what the process may have if that is
+less; other files are reopened on use."""
 
 _FLAGS = os.O_RDWR | getattr(os, "O_CLOEXEC", 0)
 _RWF_NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
@@ -129,7 +131,16 @@ class _Descriptor:
 class OsFile:
     """A file of the operating system, opened when first used."""
 
-    __slots__ = ("_descriptor", "_fs", "_held", "_synced_size", "path", "size")
+    __slots__ = (
+        "_descriptor",
+        "_fs",
+        "_held",
+        "_sync_error",
+        "_synced_size",
+        "_syncing",
+        "path",
+        "size",
+    )
 
     def __init__(self, fs: OsFileSystem, path: str, size: int) -> None:
         self.path = path
@@ -138,6 +149,8 @@ class OsFile:
         self._descriptor: _Descriptor | None = None
         self._held = False
         self._synced_size = size
+        self._sync_error: OSError | None = None
+        self._syncing = threading.Lock()
 
     @property
     def evictable(self) -> bool:
@@ -206,10 +219,18 @@ class OsFile:
         self.size = size
 
     def sync(self) -> None:
-        descriptor = self._descriptor or self._open()
-        size = self.size
-        _sync_fd(descriptor.fd)
-        self._synced_size = size
+        # The kernel tells of a failed write-back once and then holds the pages for clean. Who
+        # asks next, or at the same time, must not be told that all is well.
+        with self._syncing:
+            if self._sync_error is not None:
+                raise self._sync_error
+            size = self.size
+            try:
+                _sync_fd((self._descriptor or self._open()).fd)
+            except OSError as error:
+                self._sync_error = error
+                raise
+            self._synced_size = size
 
     def fileno(self) -> int:
         return (self._descriptor or self._open()).fd
@@ -240,7 +261,9 @@ class OsFileSystem:
 
     def __init__(self, open_files_max: int = OPEN_FILES_MAX) -> None:
         self.nowait = bool(_RWF_NOWAIT) and hasattr(os, "preadv")
-        self.open_files_max = open_files_max
+        allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        unlimited = allowed == resource.RLIM_INFINITY
+        self.open_files_max = open_files_max if unlimited else min(open_files_max, allowed // 2)
         self._open_files: dict[OsFile, None] = {}
         self._mutex = threading.Lock()
 

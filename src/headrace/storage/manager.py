@@ -13,9 +13,11 @@ from headrace.storage import checkpoints, names, retention
 from headrace.storage.checkpoints import Offsets, format_partition_metadata
 from headrace.storage.config import LogConfig
 from headrace.storage.dirs import LogDir, LogDirError
+from headrace.storage.epochs import EpochCache
 from headrace.storage.files import FileSystem
 from headrace.storage.flush import Checkpoint
 from headrace.storage.log import Log
+from headrace.storage.producers import Producers
 from headrace.storage.recovery import Opening, open_log
 from headrace.storage.segment import Segment
 
@@ -161,21 +163,26 @@ class LogManager:
                 counts[log_dir] += 1
         log_dir = min(online, key=lambda each: counts[each])
         folder = os.path.join(log_dir.path, names.folder_name(topic, partition))
+        if self.fs.exists(folder) and self.fs.list(folder):
+            raise LogDirError(f"{folder} is there already, though no log was found in it")
         self.fs.mkdir(folder)
         metadata = self.fs.open(os.path.join(folder, names.PARTITION_METADATA), create=True)
-        metadata.truncate(0)
         metadata.append(format_partition_metadata(topic_id))
-        opening = Opening(
-            topic=topic,
-            partition=partition,
-            config=config or self.default_config,
-            now_ms=self._now(),
-            clean=True,
+        log = Log(
+            self.fs,
+            folder,
+            topic,
+            partition,
+            config or self.default_config,
+            [Segment.create(self.fs, folder, 0, self._now())],
+            start_offset=0,
+            end_offset=0,
+            epochs=EpochCache([]),
+            producers=Producers(),
+            topic_id=topic_id,
             on_truncation=self._save_truncation,
             rng=self._rng,
         )
-        log = open_log(self.fs, folder, opening)
-        log.topic_id = topic_id
         log.unsynced.add(metadata, folder, log_dir.path)
         self._add(log, log_dir)
         return log

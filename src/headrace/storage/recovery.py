@@ -48,7 +48,7 @@ from headrace.storage.replay import rebuild_producers
 from headrace.storage.scan import BadBatch, iter_checked
 from headrace.storage.segment import Segment
 from headrace.storage.sparse_index import CorruptIndex
-from headrace.storage.swap import compacted_upto, finish_swaps
+from headrace.storage.swap import COMPACTED_UPTO, compacted_upto, finish_swaps
 
 _log = logging.getLogger(__name__)
 
@@ -81,14 +81,18 @@ class _Opener:
         self.folder = folder
         self.opening = opening
         self.recovery_point = opening.recovery_point
-        self.compacted_upto = compacted_upto(fs, folder)
+        self.present: set[str] = set()
+        self.compacted_upto = 0
         self.epochs = EpochCache([])
         self.segments: list[Segment] = []
         self.changed = False
 
     def open(self) -> Log:
         sizes = self._tidy()
-        self._load_epochs()
+        if COMPACTED_UPTO in self.present:
+            self.compacted_upto = compacted_upto(self.fs, self.folder)
+        if names.EPOCHS in self.present:
+            self._load_epochs()
         bases = sorted(
             base for name in sizes if (base := names.parse_offset(name, names.LOG)) is not None
         )
@@ -113,9 +117,10 @@ class _Opener:
             self.segments = []
             self._add_segment(start_offset)
             end_offset = start_offset
-        snapshot_max = end_offset if not recovered else self.recovery_point
+        if recovered:
+            self._remove_newer_snapshots()
         producers = rebuild_producers(
-            self.fs, self.folder, self.segments, end_offset, self.epochs, snapshot_max
+            self.fs, self.folder, self.present, self.segments, end_offset, self.epochs
         )
         if self.changed:
             for segment in self.segments:
@@ -159,6 +164,7 @@ class _Opener:
                     sizes[name] = fs.size(os.path.join(folder, name))
                 else:
                     fs.remove(os.path.join(folder, name))
+        self.present = found
         return sizes
 
     def _load_epochs(self) -> None:
@@ -192,9 +198,9 @@ class _Opener:
         self.changed = True
 
     def _topic_id(self) -> bytes | None:
-        path = os.path.join(self.folder, names.PARTITION_METADATA)
-        if not self.fs.exists(path):
+        if names.PARTITION_METADATA not in self.present:
             return None
+        path = os.path.join(self.folder, names.PARTITION_METADATA)
         try:
             return parse_partition_metadata(self.fs.read(path))
         except CorruptCheckpoint as error:
@@ -219,6 +225,9 @@ class _Opener:
                 self.recovery_point,
             )
             return None
+        # What was read is in memory: a thousand logs need not hold two thousand more descriptors.
+        last.offsets.close()
+        last.times.close()
         return end_offset
 
     def _recover(self) -> int:
@@ -249,7 +258,6 @@ class _Opener:
             end_offset = self.recovery_point
             self._add_segment(end_offset)
         self.epochs.truncate_end(end_offset)
-        self._remove_newer_snapshots()
         return end_offset
 
     def _recover_segment(self, segment: Segment) -> tuple[int, bool]:
@@ -328,8 +336,10 @@ class _Opener:
         self.segments = [s for s in self.segments if s.base_offset not in gone]
 
     def _remove_newer_snapshots(self) -> None:
-        for name in self.fs.list(self.folder):
+        """Drop snapshots that no checkpoint vouches for."""
+        for name in list(self.present):
             for suffix in (names.SNAPSHOT, names.RECENT_BATCHES):
                 offset = names.parse_offset(name, suffix)
                 if offset is not None and offset > self.recovery_point:
                     self.fs.remove(os.path.join(self.folder, name))
+                    self.present.discard(name)

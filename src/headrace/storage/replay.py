@@ -7,6 +7,7 @@ and by everything that rebuilds it from files.
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 
 from headrace.protocol.batch import BatchHeader, InvalidBatch
 from headrace.protocol.control import ControlType, parse_marker
@@ -82,26 +83,28 @@ def _replay_marker(
 def rebuild_producers(
     fs: FileSystem,
     folder: str,
+    present: Collection[str],
     segments: list[Segment],
     end_offset: int,
     epochs: EpochCache,
-    snapshot_offset_max: int,
 ) -> Producers:
     """The producers at the end of a log: the newest sound snapshot and the batches since then."""
     producers = Producers()
-    offsets = [names.parse_offset(name, names.SNAPSHOT) for name in fs.list(folder)]
+    offsets = [names.parse_offset(name, names.SNAPSHOT) for name in present]
     for offset in sorted((o for o in offsets if o is not None), reverse=True):
-        if offset > min(snapshot_offset_max, end_offset):
+        if offset > end_offset:
             continue
         try:
             restored = snapshots.read(fs, folder, offset)
-        except (snapshots.CorruptSnapshot, OSError):
+        except (snapshots.CorruptSnapshot, OSError) as error:
+            _log.warning("%s: the snapshot at %d is left out: %s", folder, offset, error)
             continue
         for producer in restored:
             producers.restore(producer)
         producers.end_offset = offset
         break
-    replay_from(segments, producers.end_offset, producers, epochs)
+    if producers.end_offset < end_offset:
+        replay_from(segments, producers.end_offset, producers, epochs)
     producers.end_offset = end_offset
     return producers
 

@@ -95,9 +95,6 @@ class Segment:
         file = fs.open(stem + names.LOG, create=True)
         if file.size:
             file.truncate(0)
-        for suffix in (names.OFFSET_INDEX, names.TIME_INDEX, names.TXN_INDEX):
-            if fs.exists(stem + suffix):
-                fs.remove(stem + suffix)
         return cls(
             folder,
             base_offset,

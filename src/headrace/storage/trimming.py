@@ -89,7 +89,7 @@ def truncate_to(log: Log, offset: int, now_ms: int) -> None:
     last.file.sync()
     log.fs.sync_dir(log.dir)
     log.producers = rebuild_producers(
-        log.fs, log.dir, log.segments, log.end_offset, log.epochs, log.end_offset
+        log.fs, log.dir, log.fs.list(log.dir), log.segments, log.end_offset, log.epochs
     )
     log.high_watermark = min(log.high_watermark, end_offset)
 

@@ -1,0 +1,196 @@
+"""Flushes and the pool that runs them."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.storage.batches import NOW_MS, append, batch, flush, open_test_log, values
+from tests.storage.faulty_files import FaultyFileSystem, PowerLossFileSystem
+
+from headrace.protocol.errors import ErrorCode, KafkaError
+from headrace.storage import Log, LogConfig, Syncer
+
+SIZE = len(batch([b"x" * 100]))
+
+
+class Loop:
+    """Stands for the event loop: calls come from threads and run on this one."""
+
+    def __init__(self) -> None:
+        self._calls: queue.Queue[tuple[Callable[..., object], tuple[object, ...]]] = queue.Queue()
+
+    def post(self, function: Callable[..., object], *args: object) -> None:
+        self._calls.put((function, args))
+
+    def run_one(self) -> None:
+        function, args = self._calls.get(timeout=10)
+        function(*args)
+
+
+@pytest.fixture
+def fs() -> FaultyFileSystem:
+    return FaultyFileSystem()
+
+
+@pytest.fixture
+def log(fs: FaultyFileSystem, tmp_path: Path) -> Log:
+    return open_test_log(fs, str(tmp_path), config=LogConfig(segment_bytes=2 * SIZE))
+
+
+@pytest.fixture
+def loop() -> Loop:
+    return Loop()
+
+
+@pytest.fixture
+def syncer(loop: Loop) -> Iterator[Syncer]:
+    syncer = Syncer(2, loop.post)
+    yield syncer
+    syncer.close()
+
+
+def test_flush_covers_rolls_and_the_new_files_folder(fs: FaultyFileSystem, log: Log) -> None:
+    for _ in range(5):
+        append(log, b"x" * 100)
+    fs.calls.clear()
+    flush(log)
+    synced = [path[-10:] for operation, path in fs.calls if operation == "sync"]
+    assert synced == ["000000.log", "000002.log", "000004.log"]
+    assert ("sync_dir", log.dir) in fs.calls
+    assert log.synced_offset == 5
+    assert log.begin_flush() is None
+
+
+def test_append_during_a_flush_is_not_taken_for_synced(log: Log) -> None:
+    append(log, b"a")
+    pending = log.begin_flush()
+    assert pending is not None
+    append(log, b"b")
+    assert log.begin_flush() is None  # one at a time
+    pending.run()
+    log.complete_flush(pending)
+    assert log.synced_offset == 1
+    flush(log)
+    assert log.synced_offset == 2
+
+
+def test_truncation_during_a_flush_lowers_what_it_synced(log: Log) -> None:
+    for value in (b"a", b"b", b"c"):
+        append(log, value)
+    pending = log.begin_flush()
+    assert pending is not None
+    log.truncate_to(1, NOW_MS)
+    append(log, b"other")
+    pending.run()
+    log.complete_flush(pending)
+    assert log.synced_offset == 1
+    flush(log)
+    assert log.synced_offset == 2
+
+
+def test_roll_during_a_flush_is_left_to_the_next(log: Log) -> None:
+    append(log, b"x" * 100)
+    append(log, b"x" * 100)
+    pending = log.begin_flush()
+    assert pending is not None
+    append(log, b"x" * 100)
+    pending.run()
+    log.complete_flush(pending)
+    assert log.synced_offset == 2
+    flush(log)
+    assert log.synced_offset == 3
+
+
+@pytest.mark.parametrize("operation", ["sync", "sync_dir"])
+def test_failed_flush_takes_the_log_offline(fs: FaultyFileSystem, log: Log, operation: str) -> None:
+    append(log, b"x" * 100)
+    flush(log)
+    for _ in range(3):
+        append(log, b"y" * 100)
+    fs.fail(operation)
+    flush(log)
+    assert log.offline is not None
+    assert log.synced_offset == 1
+    with pytest.raises(KafkaError) as caught:
+        append(log, b"z")
+    assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert values(log)[0] == (0, b"x" * 100)
+
+
+def test_flush_of_a_log_deleted_meanwhile_is_no_failure(fs: FaultyFileSystem, log: Log) -> None:
+    append(log, b"a")
+    pending = log.begin_flush()
+    assert pending is not None
+    log.deleted = True
+    fs.fail("sync")
+    pending.run()
+    log.complete_flush(pending)
+    assert log.offline is None
+
+
+def test_checkpoint_during_a_flush_syncs_the_same_files_itself() -> None:
+    fs = PowerLossFileSystem()
+    log = open_test_log(fs, config=LogConfig(segment_bytes=2 * SIZE))
+    fs.sync_dir("/")
+    fs.sync_dir("/data")
+    for _ in range(5):
+        append(log, b"x" * 100)
+    under_way = log.begin_flush()
+    saving = log.begin_checkpoint()
+    assert saving is not None
+    saving.run()
+    log.complete_checkpoint(saving)
+    assert log.recovery_point == log.synced_offset == 5
+    recovered = open_test_log(fs.crash(), recovery_point=5)
+    assert len(values(recovered)) == 5
+    assert under_way is not None
+
+
+def test_many_requests_share_one_sync(
+    fs: FaultyFileSystem, log: Log, loop: Loop, syncer: Syncer
+) -> None:
+    done: list[tuple[str, OSError | None, int]] = []
+
+    def note(name: str) -> Callable[[OSError | None], None]:
+        return lambda error: done.append((name, error, log.synced_offset))
+
+    flush(log)
+    gate = fs.hold("sync")
+    append(log, b"a")
+    syncer.request(log, note("first"))
+    append(log, b"b")
+    syncer.request(log, note("second"))
+    append(log, b"c")
+    syncer.request(log, note("third"))
+    assert done == []
+    gate.set()
+    loop.run_one()
+    assert done == [("first", None, 1)]
+    loop.run_one()
+    assert done[1:] == [("second", None, 3), ("third", None, 3)]
+
+
+def test_request_for_a_durable_log_is_answered_at_once(log: Log, syncer: Syncer) -> None:
+    flush(log)
+    done: list[OSError | None] = []
+    syncer.request(log, done.append)
+    assert done == [None]
+
+
+def test_failed_sync_is_reported_and_never_tried_again(
+    fs: FaultyFileSystem, log: Log, loop: Loop, syncer: Syncer
+) -> None:
+    flush(log)
+    append(log, b"a")
+    fs.fail("sync")
+    done: list[OSError | None] = []
+    syncer.request(log, done.append)
+    loop.run_one()
+    assert done[0] is not None
+    calls = len(fs.calls)
+    syncer.request(log, done.append)
+    assert done[1] is done[0]
+    assert len(fs.calls) == calls
