@@ -14,7 +14,7 @@ from typing import Any
 from rich.console import Console
 
 from benchmarks import generator, machine, report
-from benchmarks.figures import PARTS, Row, compare
+from benchmarks.figures import PARTS, Row, compare, doubts
 from benchmarks.peers import Headrace, Kafka, Peer
 from benchmarks.trial import FULL, QUICK, Trial
 
@@ -60,8 +60,9 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         options.rounds = 1 if options.quick else 3
     if options.rounds < 1:
         parser.error("--rounds begins at 1")
-    if options.write_docs and (options.only or options.peer != "both" or options.set):
-        parser.error("--write-docs needs every figure of both brokers at their defaults")
+    partial = options.quick or options.only or options.peer != "both" or options.set
+    if options.write_docs and partial:
+        parser.error("--write-docs needs a full run: every figure of both brokers at defaults")
     return options
 
 
@@ -93,6 +94,7 @@ def run(options: argparse.Namespace, progress: Console) -> tuple[list[Row], dict
     details = {
         "versions": {"headrace": headrace.title, "kafka": kafka.title},
         "quick": options.quick,
+        "doubts": doubts(values.get("kafka", {})),
         "rounds": options.rounds,
         "values": values,
         "answers": {name: trial.answers for name, trial in trials.items()},
@@ -116,7 +118,7 @@ def _trial(
 def write_docs(rows: list[Row], result: dict[str, Any], command: str) -> None:
     """Put the figures into the docs page and draw the plot beside it."""
     titles = (result["versions"]["headrace"], result["versions"]["kafka"])
-    generated = report.markdown(rows, result["machine"], titles, command)
+    generated = report.markdown(rows, result["machine"], titles, command, result["doubts"])
     PAGE.write_text(report.insert(PAGE.read_text(), generated))
     report.plot(rows, PLOT, titles)
 
@@ -136,6 +138,8 @@ def main(arguments: Sequence[str]) -> int:
         versions = result["versions"]
         out = Console(width=None if sys.stdout.isatty() else _TABLE_COLUMNS)
         out.print(report.table(rows, versions["headrace"], versions["kafka"]))
+    for doubt in result["doubts"]:
+        progress.print(f"[yellow]doubtful:[/] {doubt}", soft_wrap=True)
     if options.write_docs:
         write_docs(rows, result, " ".join(["./headrace bench broker", *arguments]))
     return 0

@@ -223,6 +223,28 @@ class Row:
         return self.figure.target.reached(self.figure.better, self.own, self.peer)
 
 
+# On one Kafka node acks=1 and acks=all do almost the same work: the rows of a pair should agree.
+CONTROLS = (
+    ("produce-1mb-cpu", "produce-1mb-all-cpu"),
+    ("produce-single-cpu", "produce-single-all-cpu"),
+)
+CONTROL_SHARE_MAX = 0.25
+
+
+def doubts(peer: Values) -> list[str]:
+    """Why the ratios of a run say little: Kafka's rows that should agree and do not."""
+    found = []
+    for first, second in CONTROLS:
+        if peer.get(first) and peer.get(second):
+            ratio = median(peer[first]) / median(peer[second])
+            if not 1 - CONTROL_SHARE_MAX <= ratio <= 1 / (1 - CONTROL_SHARE_MAX):
+                found.append(
+                    f"Kafka's {first} is {ratio:.2f} times its {second}, and they should agree: "
+                    "it was not warm or the machine was busy"
+                )
+    return found
+
+
 def compare(own: Values, peer: Values) -> list[Row]:
     """One row per measured figure, in the order of `FIGURES`, from the medians of the rounds."""
 

@@ -84,7 +84,9 @@ def document(rows: list[Row], facts: Facts, details: Mapping[str, Any]) -> dict[
     }
 
 
-def markdown(rows: list[Row], facts: Facts, titles: tuple[str, str], command: str) -> str:
+def markdown(
+    rows: list[Row], facts: Facts, titles: tuple[str, str], command: str, doubts: list[str]
+) -> str:
     """The generated part of the docs page."""
     own_title, peer_title = titles
     lines = [
@@ -107,6 +109,7 @@ def markdown(rows: list[Row], facts: Facts, titles: tuple[str, str], command: st
             _MARKS[row.reached],
         ]
         lines.append(f"| {' | '.join(cells)} |")
+    lines += [f"\n**Doubtful:** {doubt}." for doubt in doubts]
     lines += ["", "| machine | |", "|---|---|"]
     lines += [f"| {name} | {value} |" for name, value in facts.items() if name != "date"]
     return "\n".join(lines) + "\n"

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 
 from benchmarks import figures, java_tools, process
 from benchmarks.figures import Load, Values
@@ -26,20 +27,20 @@ _MB = 1e6
 class Sizes:
     """How long and how much: a load ends at whichever comes first."""
 
-    warm_bursts_max: int
+    warm_passes_max: int
     seconds: float
     bytes_max: int
     java_records: int
 
 
-FULL = Sizes(warm_bursts_max=12, seconds=5.0, bytes_max=1_500_000_000, java_records=1_000_000)
-QUICK = Sizes(warm_bursts_max=5, seconds=2.0, bytes_max=500_000_000, java_records=100_000)
+FULL = Sizes(warm_passes_max=10, seconds=5.0, bytes_max=1_500_000_000, java_records=1_000_000)
+QUICK = Sizes(warm_passes_max=6, seconds=2.0, bytes_max=500_000_000, java_records=100_000)
 
 _BURST_SECONDS = 1.5
 _BURST_BYTES_MAX = 500_000_000
-# A broker is warm when its processor time per request has stopped falling by more than this.
+# A broker is warm when its processor time per request has stopped falling below this share.
 _STEADY_SHARE = 0.95
-_STEADY_BURSTS = 2
+_STEADY_PASSES = 2
 _TOUCH_MARGIN = 1.2
 _DISK_BYTES_MAX = 3_000_000_000
 
@@ -118,9 +119,10 @@ class Trial:
     def _loads(self, loads: list[Load]) -> None:
         running, generator, _ = self._start()
         with process.MemoryWatch(running.pid) as memory:
+            written = self._warm_up(running, generator, loads)
             for load in loads:
                 self._say(load.name)
-                self._load(running, generator, load)
+                self._load(running, generator, load, written[load.name])
         if loads:
             self._record(figures.MEMORY, memory.rss_peak_bytes / _MB)
             self._record(figures.MEMORY_PSS, memory.pss_peak_bytes / _MB)
@@ -128,9 +130,10 @@ class Trial:
             self._say("Java perf tools")
             self._java(running, generator)
 
-    def _load(self, running: Running, generator: Generator, load: Load) -> None:
+    def _load(
+        self, running: Running, generator: Generator, load: Load, written_bytes_per_second: float
+    ) -> None:
         sizes = self._sizes
-        written_bytes_per_second = self._warm_up(running, generator, load)
         self._settle(_SETTLED_BYTES)
         wanted = _TOUCH_MARGIN * written_bytes_per_second * sizes.seconds
         touch_memory(self._folder, int(min(wanted, _TOUCH_MARGIN * sizes.bytes_max)))
@@ -140,21 +143,29 @@ class Trial:
         for key, figure in load.figures.items():
             self._record(figure, measurement(answer, key))
 
-    def _warm_up(self, running: Running, generator: Generator, load: Load) -> float:
-        """The same load in bursts until it gets no cheaper: the JVM compiles what is hot.
+    def _warm_up(
+        self, running: Running, generator: Generator, loads: list[Load]
+    ) -> dict[str, float]:
+        """All loads in turn, again and again, until a whole pass gets no cheaper.
 
-        Returns the bytes that the load writes per second.
+        All before any is measured: what the JVM has not compiled yet would make the first rows
+        look worse than the last. Returns the bytes that each load writes per second.
         """
-        costs: list[float] = []
-        fastest = 0.0
-        for _ in range(self._sizes.warm_bursts_max):
-            burst = self._on_topic(running, generator, load, _BURST_SECONDS, _BURST_BYTES_MAX)
-            costs.append(measurement(burst, figures.CPU_REQ))
-            if load.mode == "produce":
-                fastest = max(fastest, measurement(burst, figures.MB_S) * _MB)
-            if is_steady(costs):
-                break
-            self._settle(_DISK_BYTES_MAX)
+        first: dict[str, float] = {}
+        passes: list[float] = []
+        fastest = {load.name: 0.0 for load in loads}
+        while not is_steady(passes) and len(passes) < self._sizes.warm_passes_max:
+            shares = []
+            for load in loads:
+                burst = self._on_topic(running, generator, load, _BURST_SECONDS, _BURST_BYTES_MAX)
+                cost = measurement(burst, figures.CPU_REQ)
+                shares.append(cost / first.setdefault(load.name, cost))
+                if load.mode == "produce":
+                    rate = measurement(burst, figures.MB_S) * _MB
+                    fastest[load.name] = max(fastest[load.name], rate)
+                self._settle(_DISK_BYTES_MAX)
+            passes.append(fmean(shares))
+            self._say(f"warm-up {len(passes)}: {passes[-1]:.0%} of the first pass's CPU")
         return fastest
 
     def _on_topic(
@@ -196,11 +207,11 @@ class Trial:
 
 
 def is_steady(costs: list[float]) -> bool:
-    """Whether each of the last bursts cost about as much as the best before it, or more."""
-    if len(costs) <= _STEADY_BURSTS:
+    """Whether each of the last passes cost about as much as the best before it, or more."""
+    if len(costs) <= _STEADY_PASSES:
         return False
-    best = min(costs[:-_STEADY_BURSTS])
-    return all(cost >= best * _STEADY_SHARE for cost in costs[-_STEADY_BURSTS:])
+    best = min(costs[:-_STEADY_PASSES])
+    return all(cost >= best * _STEADY_SHARE for cost in costs[-_STEADY_PASSES:])
 
 
 def measurement(answer: Answer, key: str) -> float:

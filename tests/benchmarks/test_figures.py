@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.figures import FIGURES, LOADS, PARTS, Figure, Row, Target, compare
+from benchmarks.figures import FIGURES, LOADS, PARTS, Figure, Row, Target, compare, doubts
 
 RATE = Figure("rate", "a rate", "MB/s", "higher", Target(1.5))
 COST = Figure("cost", "a cost", "ms", "lower", Target(0.5))
@@ -46,3 +46,12 @@ def test_names_of_figures_and_parts_are_unique() -> None:
     assert len(names) == len(set(names))
     assert len(PARTS) == len(set(PARTS))
     assert all(load.figures for load in LOADS)
+
+
+def test_rows_of_kafka_that_should_agree_and_do_not_are_named() -> None:
+    alike = {"produce-single-cpu": [50.0], "produce-single-all-cpu": [45.0]}
+    assert doubts(alike) == []
+    assert doubts({"produce-single-cpu": [133.0]}) == []
+    (doubt,) = doubts({"produce-single-cpu": [133.0], "produce-single-all-cpu": [45.0]})
+    assert "2.96 times" in doubt
+    assert len(doubts({"produce-1mb-cpu": [1.0], "produce-1mb-all-cpu": [2.0]})) == 1

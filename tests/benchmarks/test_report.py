@@ -31,7 +31,8 @@ def test_targets_read_as_they_were_set() -> None:
 
 
 def test_markdown_has_a_line_per_row_and_the_command() -> None:
-    text = markdown(ROWS, FACTS, TITLES, "./headrace bench broker --write-docs")
+    text = markdown(ROWS, FACTS, TITLES, "./headrace bench broker --write-docs", ["noise"])
+    assert "**Doubtful:** noise." in text
     assert "`./headrace bench broker --write-docs`" in text
     assert sum(line.count("0.50x") for line in text.splitlines()) == len(ROWS)
 
@@ -64,5 +65,7 @@ def test_the_plot_is_drawn(tmp_path: Path) -> None:
 def test_docs_are_written_only_from_a_whole_run() -> None:
     with pytest.raises(SystemExit):
         parse(["--write-docs", "--only", "latency"])
+    with pytest.raises(SystemExit):
+        parse(["--write-docs", "--quick"])
     assert parse(["--quick"]).rounds == 1
     assert parse([]).rounds == 3

@@ -12,8 +12,11 @@ from tests.coordinator.clients import GROUP, NEWEST, GroupClient, turns
 
 from headrace.broker.groups_shard import Shard
 from headrace.broker.partition import Partition
-from headrace.coordinator.records import OffsetChange, decode
+from headrace.coordinator.loading import Loader
+from headrace.coordinator.partitioning import partition_for
+from headrace.coordinator.records import OffsetChange, decode, encode
 from headrace.protocol.api.list_groups import ListGroupsRequest, ListGroupsResponse
+from headrace.protocol.api.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from headrace.protocol.batch import iter_headers, iter_records
 from headrace.protocol.errors import ErrorCode, KafkaError
 from headrace.storage import Syncer
@@ -201,6 +204,10 @@ def test_a_commit_that_the_disk_never_answers_times_out(
         monkeypatch.setattr(Syncer, "request", lambda *args: None)
         errors = await client.commit({("t", 0): 3})
         assert errors == {("t", 0): ErrorCode.COORDINATOR_NOT_AVAILABLE}
+        answer = await asker.ask(
+            OffsetFetchRequest(group_id=GROUP, topics=None), OffsetFetchResponse, 7
+        )
+        assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE, "nor may it be told"
 
     with_broker(tmp_path, scenario, SETTINGS | {"offsets.commit.timeout.ms": 50})
 
@@ -263,6 +270,39 @@ def test_while_groups_are_loaded_clients_are_told_to_come_again(tmp_path: Path) 
         assert listed.error_code == loading
 
     with_broker(tmp_path, scenario, SETTINGS)
+
+
+def test_a_log_that_cannot_be_read_loses_its_own_groups_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Two partitions: some of these groups live beside GROUP, the others do not.
+    others = [f"g{n}" for n in range(20)]
+    spared = [name for name in others if partition_for(name, 2) != partition_for(GROUP, 2)]
+    key, _ = encode(OffsetChange(GROUP, "t", 0, None))
+    feed = Loader.feed
+
+    def corrupt(loader: Loader, batches: bytes) -> int | None:
+        if key in batches:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "the disk forgot a bit")
+        return feed(loader, batches)
+
+    async def before(asker: Asker) -> None:
+        await asker.create("t")
+        for name in (GROUP, *others):
+            client = GroupClient(asker, group=name)
+            await client.find()
+            await client.commit({("t", 0): 1})
+
+    async def after(asker: Asker) -> None:
+        answer = await GroupClient(asker).join()
+        assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        listed = await asker.ask(ListGroupsRequest(), ListGroupsResponse)
+        assert sorted(group.group_id for group in listed.groups) == sorted(spared)
+
+    assert spared
+    with_broker(tmp_path, before, SETTINGS)
+    monkeypatch.setattr(Loader, "feed", corrupt)
+    with_broker(tmp_path, after, SETTINGS)
 
 
 def test_who_waits_is_answered_when_the_broker_stops(tmp_path: Path) -> None:

@@ -228,7 +228,18 @@ def test_records_of_other_kinds_are_skipped() -> None:
     assert set(found.groups) == {GROUP}
 
 
-def test_a_malformed_record_is_an_error() -> None:
+def test_records_that_make_no_sense_are_skipped_and_counted() -> None:
+    garbage = Record(0, 1, b"\x00", b"value")
+    cut = Record(1, 1, b"\x00\x01\x00\x09g", b"\x00\x03")
+    no_value = Record(2, 1, encode(OffsetChange(GROUP, "u", 0, None))[0], b"\x00")
+    offset = Record(3, 1, *encode(OffsetChange(GROUP, "t", 0, Commit(5, 0, "", 1))))
+    loader, found = Loader(), coordinator()
+    loader.feed(bytes(build_batch([garbage, cut, no_value, offset])))
+    assert loader.replay_into(found) == 3
+    assert list(found.offsets.of_group(GROUP)) == ["t"]
+
+
+def test_a_batch_with_malformed_records_is_an_error() -> None:
     data = batch([OffsetChange(GROUP, "t", 0, Commit(5, 0, "", 1))])
     data[57:61] = (9).to_bytes(4, "big")
     seal(data, 0)

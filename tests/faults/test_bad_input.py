@@ -5,8 +5,10 @@ from __future__ import annotations
 import random
 import socket
 import ssl
+import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -68,21 +70,27 @@ def ranges(broker: BrokerProcess) -> Ranges:
 @pytest.fixture(autouse=True)
 def _unharmed_after_each_test(broker: BrokerProcess) -> Iterator[None]:
     before_bytes = broker.resident_bytes()
-    descriptors = open_descriptors(broker)
+    sockets = open_sockets(broker)
     yield
     assert_unharmed(broker)
     assert broker.resident_bytes() - before_bytes <= GROWTH_BYTES_MAX
-    until(lambda: open_descriptors(broker) <= descriptors + 20)
+    until(lambda: open_sockets(broker) <= sockets)
 
 
-def open_descriptors(broker: BrokerProcess) -> int:
-    return len(list(Path(f"/proc/{broker.pid}/fd").iterdir()))
+def open_sockets(broker: BrokerProcess) -> int:
+    count = 0
+    for link in Path(f"/proc/{broker.pid}/fd").iterdir():
+        with suppress(FileNotFoundError):
+            count += str(link.readlink()).startswith("socket:")
+    return count
 
 
 def until(condition: Callable[[], bool], timeout_s: float = 10.0) -> None:
     deadline_s = time.monotonic() + timeout_s
+    pause = threading.Event()
     while not condition():
         assert time.monotonic() < deadline_s, "the condition did not come true"
+        pause.wait(0.01)
 
 
 def assert_unharmed(broker: BrokerProcess) -> None:

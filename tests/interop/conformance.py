@@ -21,21 +21,21 @@ ROOT = Path(__file__).parents[2]
 DOCUMENT = ROOT / "docs" / "conformance.md"
 HERE = Path(__file__).parent
 
-_ONE_NODE = "a single node has no other replica to choose"
+_REPLICAS = "replicas are not there yet"
 _TRANSACTIONS = "transactions are not there yet"
 
 # Tests of kafka-python's own suite that do not pass yet, each with the reason.
 MISSES = {
     "test_admin_integration.py::test_create_describe_delete_acls": "ACLs are not there yet",
-    "test_admin_integration.py::test_elect_leaders": _ONE_NODE,
+    "test_admin_integration.py::test_elect_leaders": _REPLICAS,
     "test_admin_integration.py::test_alter_replica_log_dirs": (
         "partitions are not moved between log dirs yet"
     ),
     "test_admin_integration.py::test_describe_metadata_quorum": (
         "asks for the Raft quorum of the controllers; there is none"
     ),
-    "test_admin_integration.py::test_alter_partition_reassignments": _ONE_NODE,
-    "test_admin_integration.py::test_list_partition_reassignments": _ONE_NODE,
+    "test_admin_integration.py::test_alter_partition_reassignments": _REPLICAS,
+    "test_admin_integration.py::test_list_partition_reassignments": _REPLICAS,
     "test_producer_integration.py::test_transactional_producer_messages": _TRANSACTIONS,
     "test_producer_integration.py::test_transactional_producer_offsets": _TRANSACTIONS,
 }
@@ -104,8 +104,8 @@ def _clients() -> list[str]:
     lines += [
         "",
         "The command line tools of Apache Kafka have tests of their own: topics, configs, console",
-        "producer and consumer, producer and consumer performance, get-offsets, delete-records,",
-        "log-dirs and broker-api-versions.",
+        "producer and consumer, producer and consumer performance, consumer-groups, get-offsets,",
+        "delete-records, log-dirs and broker-api-versions.",
         "",
         f"The {len(CASES)} behaviours, with {len(records_to_send(0))} shapes of records"
         " (null and empty keys, values and headers among them):",
@@ -125,19 +125,19 @@ def _suite(outcomes: Mapping[str, Mapping[str, Outcome]]) -> list[str]:
         f"| {result} | {counts['headrace'][result]} | {counts['apache'][result]} |"
         for result in ("passed", "failed", "skipped")
     ]
-    skipped = {
-        f"{outcome.reason}: {name}"
-        for name, outcome in outcomes["headrace"].items()
-        if outcome.result == "skipped"
-    }
+    skipped = Counter(
+        outcome.reason for outcome in outcomes["headrace"].values() if outcome.result == "skipped"
+    )
     apache = f"Apache Kafka {apache_kafka.VERSION}"
     return [
         "## kafka-python's own integration tests",
         "",
-        f"The source distribution of kafka-python {VERSION} carries them; here they run on both"
-        " brokers with the same settings.",
-        f"They speak Kafka {SPOKEN['headrace']} to Headrace and {SPOKEN['apache']} to {apache}."
-        " The TLS tests start brokers of their own and are left out.",
+        f"The source distribution of kafka-python {VERSION} carries them. Here they run on both"
+        " brokers with the same",
+        "settings; Apache Kafka has its authorizer besides, for the test of ACLs. They speak Kafka"
+        f" {SPOKEN['headrace']} to Headrace",
+        f"and {SPOKEN['apache']} to {apache}. The TLS tests start brokers of their own and are left"
+        " out.",
         "",
         f"| | Headrace | {apache} |",
         "|---|---|---|",
@@ -147,15 +147,14 @@ def _suite(outcomes: Mapping[str, Mapping[str, Outcome]]) -> list[str]:
         "",
         "| test | reason |",
         "|---|---|",
-        *(f"| `{_short(name)}` | {reason} |" for name, reason in sorted(MISSES.items())),
+        *(f"| `{name}` | {reason} |" for name, reason in sorted(MISSES.items())),
         "",
-        f"What is skipped on both, {len(skipped)} tests: SASL, whose tests start brokers of their"
-        " own, and a test for brokers older than 0.10.1.",
+        "What is skipped on both:",
+        "",
+        "| tests | reason |",
+        "|---|---|",
+        *(f"| {count} | {reason} |" for reason, count in sorted(skipped.items())),
     ]
-
-
-def _short(name: str) -> str:
-    return name.removeprefix("test_").replace("_integration.py::test_", ": ")
 
 
 def _lacks(lacks: Mapping[str, str]) -> str:

@@ -98,6 +98,27 @@ def test_consumer_performance_reads_what_producer_performance_wrote(
     assert consumed.split(", ")[4] == "5000"
 
 
+def test_groups_are_listed_described_reset_and_deleted(bootstrap: str, topic: str) -> None:
+    def groups(*arguments: str) -> str:
+        return java_tool("consumer-groups", "--bootstrap-server", bootstrap, *arguments)
+
+    java_tool(
+        "console-producer", "--bootstrap-server", bootstrap, "--topic", topic, stdin="a\nb\nc\n"
+    )
+    java_tool(
+        "console-consumer",
+        *("--bootstrap-server", bootstrap, "--topic", topic, "--from-beginning"),
+        *("--max-messages", "2", "--timeout-ms", "20000", "--group", topic),
+    )
+    assert topic in groups("--list").split()
+    described = groups("--describe", "--group", topic).split()
+    # The row has the group, the topic, then partition, committed offset, end and lag.
+    assert described[described.index("0") - 1 :][:5] == [topic, "0", "2", "3", "1"]
+    groups("--group", topic, "--topic", topic, "--reset-offsets", "--to-earliest", "--execute")
+    groups("--group", topic, "--delete")
+    assert topic not in groups("--list").split()
+
+
 def test_configs_are_described_and_changed(bootstrap: str, topic: str) -> None:
     java_tool("topics", "--bootstrap-server", bootstrap, "--topic", topic, "--create")
 

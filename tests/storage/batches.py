@@ -93,7 +93,9 @@ def append(log: Log, *values: bytes, timestamp: int = NOW_MS, now_ms: int = NOW_
 def append_marker(log: Log, producer_id: int, epoch: int, *, commit: bool) -> int:
     """Append a marker as the coordinator does; its offset."""
     data = marker(producer_id, epoch, commit=commit)
-    return log.append(data, leader_epoch=0, now_ms=NOW_MS, origin=Origin.COORDINATOR).base_offset
+    leader_epoch = max(0, log.epochs.latest)
+    info = log.append(data, leader_epoch=leader_epoch, now_ms=NOW_MS, origin=Origin.COORDINATOR)
+    return info.base_offset
 
 
 def flush(log: Log) -> None:

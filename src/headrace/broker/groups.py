@@ -91,10 +91,7 @@ class GroupService:
     async def _load(self, shards: list[Shard]) -> None:
         # Those without records first: new groups need not wait for old ones.
         for shard in sorted(shards, key=lambda shard: shard.partition.log.size_bytes):
-            try:
-                await shard.load()
-            except (KafkaError, OSError) as error:
-                log.error("the groups of %s cannot be loaded: %s", shard.name, error)
+            await shard.load()
 
     async def ensure_topic(self) -> None:
         """Make `__consumer_offsets` if it is not there; KafkaError if it cannot be.
@@ -170,7 +167,7 @@ class GroupService:
         """Count and tell why groups rebalance."""
         for rebalance in rebalances:
             self.rebalances += 1
-            log.info("group %s rebalances: %s", rebalance.group_id, rebalance.reason)
+            log.info("group %r rebalances: %r", rebalance.group_id, rebalance.reason)
 
     # Housekeeping.
 

@@ -56,21 +56,22 @@ log = logging.getLogger(__name__)
 class Flight(Waiting):
     """What waits until the log is durable up to an offset."""
 
-    __slots__ = ("_end_offset", "_shard", "landings")
+    __slots__ = ("_shard", "end_offset", "landings")
 
     def __init__(self, shard: Shard, end_offset: int) -> None:
         super().__init__()
         self._shard = shard
-        self._end_offset = end_offset
+        self.end_offset = end_offset
         # Called with NONE, or with what went wrong.
         self.landings: list[Callable[[ErrorCode], None]] = []
 
     def try_complete(self) -> bool:
         partition = self._shard.partition
-        if partition.log.high_watermark < self._end_offset and not partition.error:
-            return False
-        self._land(partition.error)
-        return True
+        durable = partition.log.high_watermark >= self.end_offset
+        if durable or partition.error:
+            self._land(ErrorCode.NONE if durable else partition.error)
+            return True
+        return False
 
     def expire(self) -> None:
         self._land(ErrorCode.REQUEST_TIMED_OUT)
@@ -112,16 +113,29 @@ class Shard:
         self.partition = partition
         self.coordinator = coordinator
         self.is_loaded = False
+        # Set when the log could not be read: then nothing is known of its groups.
+        self.is_lost = False
         self.flights: deque[Flight] = deque()
+        # Where the log ended after the last write.
+        self._end_offset = 0
         self._open: list[Result] = []
         self._timers: dict[TimerKey, Entry[Callable[[], None]]] = {}
 
     @property
     def error(self) -> ErrorCode:
         """Why this shard cannot serve now, or NONE."""
+        if self.is_loaded and not self.partition.error:
+            return ErrorCode.NONE
         if self.partition.error:
             return ErrorCode.NOT_COORDINATOR
-        return ErrorCode.NONE if self.is_loaded else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        if self.is_lost:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether a crash now would take nothing back."""
+        return self.partition.log.high_watermark >= self._end_offset
 
     # Effects.
 
@@ -150,10 +164,19 @@ class Shard:
 
     def when_durable(self, landing: Callable[[ErrorCode], None]) -> None:
         """Call `landing` once all that is applied now is durable, or with what went wrong."""
-        if self.flights:
-            self.flights[-1].landings.append(landing)
-        else:
+        if self.is_durable:
             landing(ErrorCode.NONE)
+            return
+        if self.flights and self.flights[-1].end_offset == self._end_offset:
+            self.flights[-1].landings.append(landing)
+            return
+        flight = Flight(self, self._end_offset)
+        flight.landings.append(landing)
+        self.flights.append(flight)
+        timeout_ms = self._service.commit_timeout_ms
+        self._node.produces.park(flight, (self.partition,), timeout_ms)
+        # It may land at once: another sync may have covered it that is only now being told.
+        self.partition.sync()
 
     def write_open(self) -> None:
         """Append and replay what is open, in as few batches as the log takes."""
@@ -198,12 +221,7 @@ class Shard:
             return error.code
         for change in batch.changes:
             self.coordinator.replay(change)
-        if self.partition.log.high_watermark <= info.last_offset:
-            flight = Flight(self, info.last_offset + 1)
-            self.flights.append(flight)
-            timeout_ms = self._service.commit_timeout_ms
-            self._node.produces.park(flight, (self.partition,), timeout_ms)
-            self.partition.sync()
+        self._end_offset = info.last_offset + 1
         for result in batch.done:
             self._reply_when_durable(result.replies)
         return ErrorCode.NONE
@@ -249,10 +267,24 @@ class Shard:
 
     async def load(self) -> None:
         """Replay the log, then begin to serve; the loop is not held up by it."""
+        try:
+            loader = await self._read_log()
+        except (KafkaError, OSError) as error:
+            self.is_lost = True
+            log.error("the groups of %s cannot be loaded: %s", self.name, error)
+            return
+        malformed = loader.replay_into(self.coordinator)
+        if malformed:
+            log.warning("%d records of %s make no sense and were skipped", malformed, self.name)
+        self._end_offset = self.partition.log.end_offset
+        self.is_loaded = True
+        self.carry_out(self.coordinator.resume(self.now()))
+
+    async def _read_log(self) -> Loader:
         loader = Loader()
         partition_log = self.partition.log
         offset = partition_log.start_offset
-        while offset < partition_log.end_offset and not self.partition.error:
+        while offset < partition_log.end_offset:
             try:
                 piece = partition_log.read(
                     offset, LOAD_BYTES, upto=partition_log.end_offset, wait=False
@@ -266,9 +298,7 @@ class Shard:
             if next_offset is None:
                 break
             offset = next_offset
-        loader.replay_into(self.coordinator)
-        self.is_loaded = True
-        self.carry_out(self.coordinator.resume(self.now()))
+        return loader
 
     def unload(self) -> None:
         """Stop to serve: whoever waits is sent to look for the coordinator again."""
@@ -296,7 +326,11 @@ def size_of(key: bytes, value: bytes | None) -> int:
 def resolve(reply: Reply, log_error: ErrorCode) -> None:
     """Answer whoever waits; with a refusal if the log failed them."""
     assert isinstance(reply.token, Pending)
-    reply.token.resolve(refused(reply.response, log_error) if log_error else reply.response)
+    try:
+        reply.token.resolve(refused(reply.response, log_error) if log_error else reply.response)
+    except Exception:
+        # One answer that cannot be sent must not keep the others from theirs.
+        log.exception("an answer of a group could not be sent")
 
 
 def refuse(result: Result, log_error: ErrorCode) -> None:

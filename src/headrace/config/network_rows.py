@@ -7,7 +7,10 @@ from headrace.config.settings import ConfigError, Setting, Settings
 from headrace.config.validators import address_counts, at_least, between, not_empty
 
 _CONNECTIONS_MAX = 10_000
-_SOCKET_BUFFER_DOC = "-1 leaves the operating system's own."
+_SOCKET_BUFFER_DOC = (
+    "-1 leaves it to the operating system, which grows it as needed; a fixed size costs large "
+    "batches many more system calls."
+)
 
 
 def check_queued_bytes(settings: Settings) -> None:
@@ -56,17 +59,19 @@ NETWORK_ROWS: tuple[Setting, ...] = (
     Setting(
         name="socket.send.buffer.bytes",
         kind=Kind.INT,
-        default=102_400,
+        default=-1,
         valid=at_least(-1),
         unit="bytes",
+        kafka_default="102400",
         doc=f"Send buffer of each connection's socket; {_SOCKET_BUFFER_DOC}",
     ),
     Setting(
         name="socket.receive.buffer.bytes",
         kind=Kind.INT,
-        default=102_400,
+        default=-1,
         valid=at_least(-1),
         unit="bytes",
+        kafka_default="102400",
         doc=f"Receive buffer of each connection's socket; {_SOCKET_BUFFER_DOC}",
     ),
     Setting(

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from headrace.coordinator.effects import Call, Now, Result, Timer
-from headrace.coordinator.group import Group, Member, Protocols, chosen_protocol
+from headrace.coordinator.group import Group
+from headrace.coordinator.member import Member, Protocols, chosen_protocol
 from headrace.coordinator.records import GroupChange
 from headrace.coordinator.rounds import (
     UNKNOWN_MEMBER,

@@ -8,8 +8,10 @@ and only what is left in the end is decoded.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 
 from headrace.coordinator.coordinator import GroupCoordinator
+from headrace.coordinator.offsets import NO_PRODUCER_ID
 from headrace.coordinator.records import decode
 from headrace.coordinator.undecided import Undecided
 from headrace.protocol.batch import (
@@ -21,7 +23,7 @@ from headrace.protocol.batch import (
 )
 from headrace.protocol.compression import decompress
 from headrace.protocol.control import ControlType, parse_marker
-from headrace.protocol.primitives import VARINT_BYTES_MAX, Buffer, read_varint
+from headrace.protocol.primitives import VARINT_BYTES_MAX, Buffer, ProtocolError, read_varint
 
 
 class Loader:
@@ -67,16 +69,19 @@ class Loader:
             else:
                 self._values[key] = value
 
-    def replay_into(self, coordinator: GroupCoordinator) -> None:
-        """Replay what is left; the loader is used up."""
-        for key, value in self._values.items():
-            change = decode(key, value)
-            if change is not None:
-                coordinator.replay(change)
-        for producer_id, key, value in self._undecided.held():
-            change = decode(key, value)
+    def replay_into(self, coordinator: GroupCoordinator) -> int:
+        """Replay what is left; returns how many records made no sense and were skipped."""
+        plain = ((NO_PRODUCER_ID, key, value) for key, value in self._values.items())
+        malformed = 0
+        for producer_id, key, value in chain(plain, self._undecided.held()):
+            try:
+                change = decode(key, value)
+            except ProtocolError:
+                malformed += 1
+                continue
             if change is not None:
                 coordinator.replay(change, producer_id)
+        return malformed
 
 
 def key_values(

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from headrace.coordinator.effects import Now, Rebalance, Result, Timer, TimerKey, TimerKind
-from headrace.coordinator.group import Group, Member
+from headrace.coordinator.group import Group
+from headrace.coordinator.member import Member
 from headrace.coordinator.records import GroupChange
 from headrace.coordinator.settings import GroupSettings
 from headrace.coordinator.states import Event, State

@@ -322,7 +322,6 @@ class Log:
         sealed.forget_recent()
         if len(self.segments) > 1:
             self.segments[-2].cool()
-        self._configure(segment)
         self.set_segments([*self.segments, segment])
 
     def set_segments(self, segments: list[Segment]) -> None:
@@ -331,6 +330,7 @@ class Log:
         self._bases = [segment.base_offset for segment in segments]
         self._active = segments[-1]
         self._active_file = segments[-1].file
+        self._configure(self._active)
         self._plan_roll()
 
     def _configure(self, segment: Segment) -> None:

@@ -165,7 +165,7 @@ class ReadRequest:
                 self._damaged(position, at, "checksum differs")
                 break
             known_epoch = self.epochs.epoch_for(base_offset)
-            if known_epoch not in (epoch, NO_EPOCH):
+            if epoch != known_epoch and NO_EPOCH not in (epoch, known_epoch):
                 self._damaged(position, at, f"leader epoch {epoch} is not {known_epoch}")
                 break
             if last_delta < 0 or base_offset + last_delta >= self.end_offset:

@@ -71,17 +71,18 @@ def truncate_to(log: Log, offset: int, now_ms: int) -> None:
     if offset < log.segments[0].base_offset:
         restart_at(log, offset, now_ms)
         return
-    log.lower_recovery_point(offset)
     keep = [segment for segment in log.segments if segment.base_offset <= offset]
-    for segment in log.segments[len(keep) :]:
-        segment.remove(log.fs)
     last = keep[-1]
     found = last.locate(offset)
-    end_offset = offset
+    end_offset = min(offset, found[1].base_offset) if found else offset
+    if end_offset < log.start_offset:
+        restart_at(log, log.start_offset, now_ms)  # only deleted records would be left
+        return
+    log.lower_recovery_point(end_offset)
+    for segment in log.segments[len(keep) :]:
+        segment.remove(log.fs)
     if found is not None:
-        position, header = found
-        end_offset = min(offset, header.base_offset)
-        last.truncate(position, end_offset)
+        last.truncate(found[0], end_offset)
     log.set_segments(keep)
     _ended_at(log, end_offset)
     log.epochs.truncate_end(end_offset)

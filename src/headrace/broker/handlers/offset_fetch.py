@@ -39,11 +39,11 @@ def offset_fetch(
 ) -> OffsetFetchResponse | Pending:
     """Tell what groups have committed; answered when what is told is durable."""
     fetching = Fetching(node, ctx, request)
-    waits = {shard for shard in fetching.shards if shard.flights}
+    waits = {shard for shard in fetching.shards if not shard.is_durable}
     if not waits:
         return fetching.response()
     answer = Pending()
-    for shard in waits:
+    for shard in tuple(waits):
 
         def landing(error: ErrorCode, shard: Shard = shard) -> None:
             waits.discard(shard)

@@ -1,0 +1,80 @@
+"""Headrace and Apache Kafka, asked the same by the byte, give the same answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+from tests.broker.wire import Wire
+from tests.interop import questions
+from tests.interop.brokers import running
+from tests.interop.questions import Question
+
+from headrace.protocol.api import RESPONSES
+from headrace.protocol.schema import Message
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
+
+# What may differ between two brokers, or is said in each one's own words.
+UNCOMPARED = {
+    *("throttle_time_ms", "error_message", "topic_id", "cluster_id", "host", "port", "member_id"),
+    *("log_append_time_ms", "log_start_offset", "record_errors", "configs_text", "protocol_name"),
+}
+RETRIED = {14, 15, 16}
+"""What Apache Kafka answers while its coordinator loads."""
+
+
+@pytest.fixture(scope="module")
+def both() -> Iterator[tuple[Wire, Wire]]:
+    with ExitStack() as stack:
+        addresses = [stack.enter_context(running(kind)) for kind in ("headrace", "apache")]
+        headrace, apache = (stack.enter_context(Wire(address)) for address in addresses)
+        yield headrace, apache
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [questions.topics, questions.settings, questions.records, questions.groups],
+    ids=["topics", "settings", "records", "groups"],
+)
+@pytest.mark.xdist_group("same-answers")
+def test_answers_are_those_of_apache_kafka(
+    ask: Callable[[], Iterable[Question]], both: tuple[Wire, Wire]
+) -> None:
+    differences = {}
+    for label, request, version in ask():
+        headrace, apache = (_answer(wire, request, version) for wire in both)
+        if headrace != apache:
+            differences[label] = {"headrace": headrace, "apache": apache}
+    assert differences == {}
+
+
+def _answer(wire: Wire, request: Message, version: int) -> Any:
+    assert request.API_KEY is not None
+    while True:
+        answer = _plain(wire.call(request, RESPONSES[request.API_KEY], version))
+        if not RETRIED & set(_codes(answer)):
+            return answer
+
+
+def _codes(answer: Any) -> Iterator[int]:
+    if isinstance(answer, dict):
+        for name, value in answer.items():
+            if name == "error_code":
+                yield value
+            yield from _codes(value)
+    elif isinstance(answer, list):
+        for row in answer:
+            yield from _codes(row)
+
+
+def _plain(value: Any) -> Any:
+    """A message as plain values, without what is not compared, in an order of its own."""
+    if isinstance(value, Message):
+        fields = ((name, getattr(value, name)) for name in value.__slots__)
+        return {name: _plain(field) for name, field in fields if name not in UNCOMPARED}
+    if isinstance(value, list):
+        return sorted((_plain(row) for row in value), key=repr)
+    return bytes(value) if isinstance(value, memoryview) else value
