@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import struct
+import time
 from collections.abc import Iterator
 
 import pytest
 
+from headrace.broker.server import DRAIN_SECONDS
 from headrace.protocol.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from headrace.protocol.api.fetch import FetchResponse
 from headrace.protocol.api.metadata import MetadataRequest, MetadataResponse
@@ -187,6 +189,20 @@ def test_a_client_that_hangs_up_in_the_middle_harms_nobody(broker: BrokerThread)
             gone.send(fetch_request("t", 0, max_wait_ms=60_000), FETCH_VERSION)
         assert good.produce("t", batch_of(b"still here")).base_offset == 0
         assert good.call(MetadataRequest(topics=None), MetadataResponse, 12).topics
+
+
+def test_a_broker_that_stops_does_not_wait_for_those_who_wait_for_it(broker: BrokerThread) -> None:
+    with Wire(broker.bootstrap) as reader, Wire(broker.bootstrap) as idle:
+        idle.create_topic("t")
+        reader.send(fetch_request("t", 0, max_wait_ms=60_000), FETCH_VERSION)
+        reader.send(fetch_request("t", 0, max_wait_ms=60_000), FETCH_VERSION)
+        idle.call(API_VERSIONS, ApiVersionsResponse, 3)
+        began = time.monotonic()
+        broker.stop()
+        assert time.monotonic() - began < DRAIN_SECONDS
+        assert len(records_of(reader.receive(FetchResponse, FETCH_VERSION)[1])) == 0
+        assert reader.hung_up()
+        assert idle.hung_up()
 
 
 def test_answers_under_way_leave_before_the_broker_stops(broker: BrokerThread) -> None:

@@ -11,10 +11,11 @@ from tests.broker.handlers.asking import Asker, with_broker
 from tests.coordinator.clients import GROUP, NEWEST, GroupClient, turns
 
 from headrace.broker.groups_shard import Shard
-from headrace.broker.partition import Partition
+from headrace.broker.partition import Partition, Partitions
 from headrace.coordinator.loading import Loader
 from headrace.coordinator.partitioning import partition_for
 from headrace.coordinator.records import OffsetChange, decode, encode
+from headrace.metadata.topic_names import CONSUMER_OFFSETS
 from headrace.protocol.api.list_groups import ListGroupsRequest, ListGroupsResponse
 from headrace.protocol.api.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from headrace.protocol.batch import iter_headers, iter_records
@@ -303,6 +304,28 @@ def test_a_log_that_cannot_be_read_loses_its_own_groups_only(
     with_broker(tmp_path, before, SETTINGS)
     monkeypatch.setattr(Loader, "feed", corrupt)
     with_broker(tmp_path, after, SETTINGS)
+
+
+def test_groups_on_a_disk_that_is_offline_have_no_coordinator(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    missing = partition_for(GROUP, 2)
+    get = Partitions.get
+
+    def without(partitions: Partitions, topic: str, index: int) -> Partition | None:
+        offline = (topic, index) == (CONSUMER_OFFSETS, missing)
+        return None if offline else get(partitions, topic, index)
+
+    async def scenario(asker: Asker) -> None:
+        client = GroupClient(asker)
+        await client.find()
+        assert (await client.join()).error_code == ErrorCode.NOT_COORDINATOR
+        listed = await asker.ask(ListGroupsRequest(), ListGroupsResponse)
+        assert listed.error_code == ErrorCode.NONE
+
+    monkeypatch.setattr(Partitions, "get", without)
+    for _ in range(2):
+        with_broker(tmp_path, scenario, SETTINGS)
 
 
 def test_who_waits_is_answered_when_the_broker_stops(tmp_path: Path) -> None:

@@ -166,6 +166,12 @@ def test_a_larger_flush_messages_answers_before_the_sync(
     assert len(stored(wire, "relaxed")) > 0
 
 
+def test_clients_may_not_write_to_the_brokers_own_topics(wire: Wire) -> None:
+    wire.create_topic("__transaction_state")
+    refused = wire.produce("__transaction_state", batch_of(b"v"))
+    assert refused.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
 def test_too_few_replicas_refuse_acks_all_only(wire: Wire) -> None:
     wire.create_topic("strict", min_insync_replicas="2")
     assert wire.produce("strict", batch_of(b"v")).error_code == ErrorCode.NOT_ENOUGH_REPLICAS

@@ -138,9 +138,7 @@ class GroupClient:
             else LeaveGroupRequest(group_id=self.group, member_id=member_id)
         )
         answer = await self.asker.ask(request, LeaveGroupResponse, version)
-        return CODES[
-            answer.error_code or answer.members[0].error_code if version >= 3 else answer.error_code
-        ]
+        return CODES[answer.members[0].error_code if answer.members else answer.error_code]
 
     async def commit(
         self,

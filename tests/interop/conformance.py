@@ -14,6 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from tests import apache_kafka
+from tests.interop import questions
 from tests.interop.cases import CASES, cases_without, records_to_send
 from tests.interop.kafka_python_suite import SPOKEN, VERSION, Outcome, run
 
@@ -107,6 +108,10 @@ def _clients() -> list[str]:
         "producer and consumer, producer and consumer performance, consumer-groups, get-offsets,",
         "delete-records, log-dirs and broker-api-versions.",
         "",
+        f"Besides, `tests/interop/questions.py` has {_questions()} requests, most of them odd or"
+        " wrong, that `./test --long` sends",
+        "to both brokers by the byte: the answers are the same.",
+        "",
         f"The {len(CASES)} behaviours, with {len(records_to_send(0))} shapes of records"
         " (null and empty keys, values and headers among them):",
         "",
@@ -155,6 +160,10 @@ def _suite(outcomes: Mapping[str, Mapping[str, Outcome]]) -> list[str]:
         "|---|---|",
         *(f"| {count} | {reason} |" for reason, count in sorted(skipped.items())),
     ]
+
+
+def _questions() -> int:
+    return sum(len(list(ask())) for ask in questions.ALL)
 
 
 def _lacks(lacks: Mapping[str, str]) -> str:

@@ -7,6 +7,7 @@ later questions may stand on earlier ones. Topics are named by what they are for
 from __future__ import annotations
 
 import struct
+import sys
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -32,7 +33,7 @@ def ask(label: str, api: str, version: int, **fields: Any) -> Question:
 
 
 def _message(kind: type[Message], fields: dict[str, Any]) -> Message:
-    module = __import__(kind.__module__, fromlist=["*"])
+    module = sys.modules[kind.__module__]
 
     def value(name: str, given: Any) -> Any:
         if isinstance(given, list) and given and isinstance(given[0], dict):
@@ -57,7 +58,7 @@ def topics() -> Iterator[Question]:
 
     def grow(label: str, name: str, count: int, **fields: Any) -> Question:
         row = {"name": name, "count": count, "assignments": None, **fields}
-        return ask(label, "CreatePartitions", 3, topics=[row])
+        return ask(label, "CreatePartitions", 3, topics=[row], timeout_ms=5000)
 
     yield create("a new topic", "plain")
     yield create("a topic that is there", "plain")
@@ -217,10 +218,11 @@ def records() -> Iterator[Question]:
 
 
 def _reads(name: str) -> Iterator[Question]:
-    def offsets(label: str, timestamp_ms: int, version: int = 10, **fields: Any) -> Question:
+    def offsets(
+        label: str, timestamp_ms: int, version: int = 10, topic: str = name, **fields: Any
+    ) -> Question:
         row = {"partition_index": 0, "timestamp": timestamp_ms, **fields}
-        topics = [{"name": fields.pop("topic", name), "partitions": [row]}]
-        row.pop("topic", None)
+        topics = [{"name": topic, "partitions": [row]}]
         return ask(f"list offsets {label}", "ListOffsets", version, replica_id=-1, topics=topics)
 
     for version in range(1, 12):
@@ -255,7 +257,7 @@ def _deletes(name: str) -> Iterator[Question]:
 
 def groups() -> Iterator[Question]:
     member = {"group_id": "group", "member_id": "nobody", "generation_id": 1}
-    join = {
+    join: dict[str, Any] = {
         "group_id": "group",
         "member_id": "",
         "session_timeout_ms": 10_000,
@@ -268,10 +270,12 @@ def groups() -> Iterator[Question]:
         offset = {"partition_index": 0, "committed_offset": 5, "committed_metadata": "note"}
         row = {**offset, **fields.pop("row", {})}
         topics = [{"name": fields.pop("topic", "log"), "partitions": [row]}]
-        request = {"group_id": "alone", "member_id": "", "topics": topics}
+        request: dict[str, Any] = {"group_id": "alone", "member_id": "", "topics": topics}
         request = {**request, "generation_id_or_member_epoch": -1, **fields}
         return ask(f"commit {label}", "OffsetCommit", version, **request)
 
+    # Only a look for the coordinator makes Apache Kafka set one up.
+    yield ask("find the coordinator", "FindCoordinator", 3, key="group", key_type=0)
     yield ask("join an unnamed group", "JoinGroup", 5, **{**join, "group_id": ""})
     for wait_ms in (100, 99_999_999):
         fields = {**join, "session_timeout_ms": wait_ms}
@@ -310,6 +314,9 @@ def groups() -> Iterator[Question]:
     yield ask("describe groups", "DescribeGroups", 5, groups=["alone", "absent"])
     yield ask("delete groups", "DeleteGroups", 2, **names)
     yield ask("delete groups again", "DeleteGroups", 2, **names)
+
+
+ALL = (topics, settings, records, groups)
 
 
 def batch(count: int = 3, first_ms: int = NOW_MS - 10_000, **fields: Any) -> bytes:

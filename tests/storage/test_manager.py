@@ -222,6 +222,7 @@ def test_retention_runs_over_all_logs(tmp_path: Path) -> None:
         append(log, b"v", timestamp=NOW_MS - 5000)
         flush(log)
         log.high_watermark = log.synced_offset
+    logs.checkpoint()
     assert logs.run_retention(NOW_MS) == 3
     assert all(log.start_offset == 1 for log in logs)
 

@@ -104,6 +104,7 @@ def test_retention_waits_for_a_swap(tmp_path: Path) -> None:
     assert retention.apply(log, NOW_MS) == 0
     swap.run()
     swap.complete(NOW_MS)
+    checkpoint(log)
     assert retention.apply(log, NOW_MS) == 2
     assert log.segments[0].base_offset == 6
 

@@ -32,6 +32,7 @@ def fill(folder: Path, segments: int, config: LogConfig) -> Log:
         timestamp = NOW_MS - (segments - number // 2) * DAY_MS
         append(log, b"x" * 100, timestamp=timestamp)
     log.high_watermark = log.end_offset
+    checkpoint(log)
     return log
 
 
@@ -71,6 +72,17 @@ def test_nothing_above_the_high_watermark_goes(tmp_path: Path) -> None:
     log.high_watermark = 5
     assert retention.apply(log, NOW_MS) == 2
     assert bases(log)[0] == 4
+
+
+def test_nothing_above_the_recovery_point_goes(tmp_path: Path) -> None:
+    config = LogConfig(segment_bytes=2 * SIZE, retention_ms=1000)
+    log = fill(tmp_path, 6, config)
+    log.recovery_point = 5
+    assert retention.apply(log, NOW_MS) == 2
+    log.delete_records(12)
+    assert retention.apply(log, NOW_MS) == 0
+    checkpoint(log)
+    assert retention.apply(log, NOW_MS) == 4
 
 
 def test_compacted_logs_keep_old_segments(tmp_path: Path) -> None:

@@ -136,10 +136,11 @@ class Broker:
         node = self.node
         server = self.server = Server(node, self._hooks)
         self._opened.push_async_callback(server.close)
-        self._opened.push_async_callback(node.groups.close)
         (bound,) = listeners(self.settings)[:1]
         self.host, self.port = await server.start(bound)
         self._opened.push_async_callback(server.drain)
+        # Members who wait for their group are answered first, or the drain would wait for them.
+        self._opened.push_async_callback(node.groups.close)
         (told,) = advertised_listeners(self.settings)[:1]
         host = told.host if told != bound else self.host
         port = told.port or self.port

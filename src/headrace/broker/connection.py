@@ -56,6 +56,7 @@ class Connection(asyncio.BufferedProtocol):
 
     __slots__ = (
         "_execute",
+        "_finishing",
         "_held",
         "_large",
         "_large_end",
@@ -91,6 +92,7 @@ class Connection(asyncio.BufferedProtocol):
         self._replies: deque[Reply] = deque()
         self._ready: list[bytes | bytearray] = []  # answers of this turn, not yet written
         self._held = 0  # pending answers that hold the line
+        self._finishing = False  # the broker stops: answer what is under way, then hang up
         self._stalled = False  # waiting for room in the node's queues
         self._parsing = False
         self._reading_paused = False
@@ -161,6 +163,7 @@ class Connection(asyncio.BufferedProtocol):
             self._outbox.resume()
             if not self._outbox.busy:
                 self.proceed()
+                self._close_if_finished()
 
     # Frames in.
 
@@ -275,6 +278,7 @@ class Connection(asyncio.BufferedProtocol):
             if self._ready:
                 self._write_ready()
             self.proceed()
+            self._close_if_finished()
 
     def _write_ready(self) -> None:
         ready = self._ready
@@ -295,6 +299,7 @@ class Connection(asyncio.BufferedProtocol):
         return bool(
             self._held
             or self._stalled
+            or self._finishing
             or self._transport is None
             or (self._outbox is not None and self._outbox.busy)
             or len(self._replies) >= PIPELINE_MAX
@@ -337,6 +342,16 @@ class Connection(asyncio.BufferedProtocol):
         elif self._reading_paused:
             self._reading_paused = False
             transport.resume_reading()
+
+    def finish(self) -> None:
+        """Execute nothing more, and hang up once the answers under way have left."""
+        self._finishing = True
+        self._regulate()
+        self._close_if_finished()
+
+    def _close_if_finished(self) -> None:
+        if self._finishing and self.idle:
+            self.close()
 
     def close(self) -> None:
         """Hang up; answers that are written already still leave."""

@@ -42,12 +42,11 @@ class GroupService:
         settings = node.settings
         self.codec = settings.int("offsets.topic.compression.codec")
         self.commit_timeout_ms = settings.int("offsets.commit.timeout.ms")
-        # Rebalances since the start.
-        self.rebalances = 0
         self._settings = group_settings(settings)
         self._partition_count = settings.int("offsets.topic.num.partitions")
         self._expire_interval_ms = settings.int("offsets.retention.check.interval.ms")
-        self._shards: list[Shard] = []
+        # By partition; one whose disk is offline is missing.
+        self._shards: dict[int, Shard] = {}
         self._creating = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
@@ -66,29 +65,26 @@ class GroupService:
         self._closed = True
         for task in tuple(self._tasks):
             task.cancel()
-        for shard in self._shards:
+        for shard in self._shards.values():
             shard.write_open()
             shard.unload()
 
     def _open_shards(self) -> asyncio.Task[None]:
         count = self.node.catalog.topics[CONSUMER_OFFSETS].partitions
-        shards = []
+        shards: dict[int, Shard] = {}
         for index in range(count):
             partition = self.node.partitions.get(CONSUMER_OFFSETS, index)
-            if partition is None:
-                raise KafkaError(
-                    ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{CONSUMER_OFFSETS}-{index} is not served"
-                )
-            coordinator = GroupCoordinator(self._settings, new_member_suffix)
-            shards.append(Shard(self, partition, coordinator))
+            if partition is not None:  # else its disk is offline
+                coordinator = GroupCoordinator(self._settings, new_member_suffix)
+                shards[index] = Shard(self, partition, coordinator)
         self._partition_count = count
         self._shards = shards
-        task = self.node.loop.create_task(self._load(shards))
+        task = self.node.loop.create_task(self._load(shards.values()))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def _load(self, shards: list[Shard]) -> None:
+    async def _load(self, shards: Iterable[Shard]) -> None:
         # Those without records first: new groups need not wait for old ones.
         for shard in sorted(shards, key=lambda shard: shard.partition.log.size_bytes):
             await shard.load()
@@ -122,16 +118,16 @@ class GroupService:
         """The shard of a group; KafkaError when it cannot be asked now."""
         if self._closed:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        if not self._shards:
+        shard = self._shards.get(_partition_for(group_id, self._partition_count))
+        if shard is None:
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
-        shard = self._shards[_partition_for(group_id, self._partition_count)]
         if shard.error:
             raise KafkaError(shard.error)
         return shard
 
     def shards(self) -> Iterable[Shard]:
         """Every shard that can be asked now; KafkaError while some are still loading."""
-        for shard in self._shards:
+        for shard in self._shards.values():
             if shard.error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
                 raise KafkaError(shard.error)
             if not shard.error:
@@ -166,14 +162,14 @@ class GroupService:
     def note(self, rebalances: list[Rebalance]) -> None:
         """Count and tell why groups rebalance."""
         for rebalance in rebalances:
-            self.rebalances += 1
+            self.node.metrics.rebalances.value += 1
             log.info("group %r rebalances: %r", rebalance.group_id, rebalance.reason)
 
     # Housekeeping.
 
     def topic_deleted(self, topic: str) -> None:
         """Forget the offsets of a topic that is gone, lest one of the same name inherit them."""
-        for shard in self._shards:
+        for shard in self._shards.values():
             if not shard.error:
                 shard.write_open()
                 shard.carry_out(Result(records=list(shard.coordinator.commits.forget_topic(topic))))
@@ -184,7 +180,7 @@ class GroupService:
     def _expire(self) -> None:
         if self._closed:
             return
-        for shard in self._shards:
+        for shard in self._shards.values():
             if not shard.error:
                 shard.expire_offsets()
         self._schedule_expiry()

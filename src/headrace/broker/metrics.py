@@ -75,11 +75,11 @@ class Metrics:
         self.connections_reaped = Counter()
         self.requests_malformed = Counter()
         self.records_in = Counter()
-        self.syncs = Counter()
         self.sync_ns = Histogram()
         self.cold_reads = Counter()
         self.fetch_waits = Counter()
         self.cleanings = Counter()
+        self.rebalances = Counter()
         self._request_ns: dict[tuple[int, int], Histogram] = {}
 
     def request_ns(self, api_key: int, api_version: int) -> Histogram:

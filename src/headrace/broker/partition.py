@@ -11,9 +11,11 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections.abc import Iterator
+from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
 from headrace.broker.purgatory import Waiting
+from headrace.metadata.topic_names import INTERNAL
 from headrace.protocol.errors import ErrorCode, KafkaError
 from headrace.storage.log import AppendInfo, Log, Origin
 
@@ -60,9 +62,11 @@ class Partition:
     __slots__ = (
         "_node",
         "_sync_asked",
+        "_sync_asked_ns",
         "_sync_timer",
         "deleted",
         "index",
+        "internal",
         "leader_epoch",
         "log",
         "topic",
@@ -77,7 +81,9 @@ class Partition:
         self.log = log
         self.leader_epoch = node.cluster.leader_epoch(topic, index)
         self.deleted = False
+        self.internal = topic in INTERNAL
         self._sync_asked = False
+        self._sync_asked_ns = 0
         self._sync_timer: asyncio.TimerHandle | None = None
 
     @property
@@ -117,6 +123,7 @@ class Partition:
                 self._node.fail_log_dir(self.log.dir, error)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the disk refused: {error}") from error
         if not info.duplicate:
+            self._node.metrics.records_in.value += info.last_offset - info.base_offset + 1
             self._written()
         return info
 
@@ -153,6 +160,7 @@ class Partition:
         """Ask for a sync of all that is written; at most one is on its way at a time."""
         if not self._sync_asked and not self.deleted:
             self._sync_asked = True
+            self._sync_asked_ns = perf_counter_ns()
             self._node.syncer.request(self.log, self._synced)
 
     def _written(self) -> None:
@@ -188,7 +196,7 @@ class Partition:
         log = self.log
         if log.synced_offset > log.high_watermark:
             log.high_watermark = log.synced_offset
-        self._node.metrics.syncs.value += 1
+        self._node.metrics.sync_ns.record(perf_counter_ns() - self._sync_asked_ns)
         self.wake()
         if log.synced_offset < log.end_offset:
             self._written()

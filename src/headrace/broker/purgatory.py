@@ -64,6 +64,14 @@ class Purgatory:
                 if not waiting.done and waiting.try_complete():
                     self.forget(waiting)
 
+    def expire_all(self) -> None:
+        """Answer everybody with what there is, as if their time were up."""
+        for watchers in tuple(self._by_key.values()):
+            for waiting in tuple(watchers):
+                if not waiting.done:
+                    self.forget(waiting)
+                    waiting.expire()
+
     def has_waiting(self, key: Hashable) -> bool:
         """Whether anything waits under `key`."""
         return key in self._by_key

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 # How long a closing node waits for answers under way.
 DRAIN_SECONDS = 5.0
+DRAIN_POLL_SECONDS = 0.005
 TICK_SECONDS = 1.0
 # How soon a connection that waits for room in the queues is looked at again.
 FEED_SECONDS = 0.001
@@ -97,14 +98,13 @@ class Server:
             self._listener.close()
         if self._ticker is not None:
             self._ticker.cancel()
-        deadline = self._loop.time() + DRAIN_SECONDS
         for connection in tuple(self._connections):
-            if connection.idle:
-                connection.close()
+            connection.finish()
+        # Nobody needs to wait for data that this broker will not take any more.
+        self._node.fetches.expire_all()
+        deadline = self._loop.time() + DRAIN_SECONDS
         while self._connections and self._loop.time() < deadline:
-            if all(connection.idle for connection in self._connections):
-                break
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(DRAIN_POLL_SECONDS)
 
     async def close(self) -> None:
         """Hang up on everybody."""

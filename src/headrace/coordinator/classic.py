@@ -187,8 +187,7 @@ class ClassicGroups:
         if group.state is State.STABLE and chosen_protocol(others) == group.protocol:
             # Nothing changes for anybody else, so nobody else needs to know. The new id counts
             # from when it is stored; until then the old one does.
-            old_leader = group.leader
-            leads = old_leader == old_id
+            leads = group.leader == old_id
             assignments = {member.member_id: member.assignment for member in others}
             generation = group.shares(assignments, call.now.wall_ms, others)
             if leads:

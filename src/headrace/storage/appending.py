@@ -38,6 +38,11 @@ class AppendInfo(NamedTuple):
     duplicate: bool = False
 
 
+# What a client must not say: log-append time, control, unknown bits, a codec that is not there.
+REFUSED_ATTRIBUTES = frozenset(
+    attributes for attributes in range(256) if attributes & 0xA8 or attributes & 0x07 > 4
+)
+
 _CODECS = {
     "uncompressed": Codec.NONE,
     "gzip": Codec.GZIP,

@@ -113,8 +113,12 @@ class Unsynced:
             log.synced_offset = flush.end_offset
 
     def begin_checkpoint(self, log: Log) -> Checkpoint | None:
-        if self._checkpoint is not None or (
-            log.recovery_point >= log.end_offset and not log.epochs.changed and not self._sealed
+        if self._checkpoint is not None or not (
+            log.recovery_point < log.end_offset
+            or log.epochs.changed
+            or self._sealed
+            or self._files
+            or self._folders
         ):
             return None
         log.active.seal()

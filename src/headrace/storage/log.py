@@ -14,10 +14,10 @@ from struct import error as StructError
 
 from crc32c import crc32c
 
-from headrace.protocol.batch import TRANSACTIONAL_BIT, CorruptBatch, restamp
+from headrace.protocol.batch import TRANSACTIONAL_BIT, BatchHeader, CorruptBatch, restamp
 from headrace.protocol.errors import ErrorCode, KafkaError
 from headrace.storage import appending, lookup, names, snapshots, trimming
-from headrace.storage.appending import AppendInfo, Origin
+from headrace.storage.appending import REFUSED_ATTRIBUTES, AppendInfo, Origin
 from headrace.storage.config import LogConfig
 from headrace.storage.epochs import EpochCache
 from headrace.storage.files import FileSystem
@@ -30,7 +30,7 @@ from headrace.storage.segment import Segment
 from headrace.storage.slices import Slice
 from headrace.storage.swap import Swap
 
-__all__ = ["AppendInfo", "Log", "Origin", "TimestampOffset"]
+__all__ = ["AppendInfo", "Log", "Origin"]
 
 RELATIVE_OFFSET_MAX = (1 << 31) - 1
 _INT64_MAX = (1 << 63) - 1
@@ -39,11 +39,6 @@ _CLIENT = Origin.CLIENT
 _unpack_header = Struct(">qiibIhiqqqhii").unpack_from
 # Base offset, length (left as it is) and leader epoch are neighbours: one call patches them all.
 _pack_place = Struct(">qii").pack_into
-
-# What a client must not say: log-append time, control, unknown bits, a codec that is not there.
-_REFUSED_ATTRIBUTES = frozenset(
-    attributes for attributes in range(256) if attributes & 0xA8 or attributes & 0x07 > 4
-)
 
 
 class Log:
@@ -181,18 +176,30 @@ class Log:
             return self._append_internal(data, leader_epoch, now_ms, origin)
         size = len(data)
         try:
-            fields = _unpack_header(data)
+            (
+                sent_offset,
+                length,
+                _,
+                magic,
+                crc,
+                attributes,
+                last_delta,
+                base_timestamp,
+                max_timestamp,
+                producer_id,
+                producer_epoch,
+                sequence,
+                count,
+            ) = _unpack_header(data)
         except StructError:
             raise CorruptBatch(f"{size} bytes are too few for a batch header") from None
-        sent_offset, length, _, magic, crc, attributes, last_delta = fields[:7]
-        base_timestamp, max_timestamp, producer_id, producer_epoch, sequence, count = fields[7:]
         if (
             length + 12 != size
             or magic != 2
             or count != last_delta + 1
             or count < 1
             or sent_offset != 0
-            or attributes in _REFUSED_ATTRIBUTES
+            or attributes in REFUSED_ATTRIBUTES
             or crc32c(data[21:]) != crc
         ):
             appending.refuse_produced(data)
@@ -209,20 +216,20 @@ class Log:
             if self._config.is_compacted:
                 appending.check_keys(data)
         transactional = attributes & TRANSACTIONAL_BIT != 0
+        producer = None
         if producer_id >= 0 or transactional:
-            if sequence < 0 or producer_epoch < 0 or producer_id < 0:
-                appending.refuse_produced(data)
-            repeated = self.producers.check(
-                producer_id, producer_epoch, sequence, last_delta, transactional
-            )
-            if repeated is not None:
-                return AppendInfo(
-                    repeated.first_offset,
-                    repeated.last_offset,
-                    repeated.timestamp if append_time_ms >= 0 else -1,
-                    self.start_offset,
-                    True,
+            producer = self.producers.by_id.get(producer_id)
+            if producer is None or not producer.expects(producer_epoch, sequence, transactional):
+                if sequence < 0 or producer_epoch < 0 or producer_id < 0:
+                    appending.refuse_produced(data)
+                repeated = self.producers.check(
+                    producer_id, producer_epoch, sequence, last_delta, transactional
                 )
+                if repeated is not None:
+                    _, _, base_offset, last_offset, timestamp = repeated
+                    time_ms = timestamp if append_time_ms >= 0 else -1
+                    return AppendInfo(base_offset, last_offset, time_ms, self.start_offset, True)
+                producer = None
 
         base_offset = self.end_offset
         last_offset = base_offset + last_delta
@@ -251,7 +258,9 @@ class Log:
             self._plan_roll()
         if leader_epoch > self.epochs.latest:
             self.epochs.assign(leader_epoch, base_offset)
-        if producer_id >= 0:
+        if producer is not None:
+            producer.remember(sequence, base_offset, last_offset, max_timestamp)
+        elif producer_id >= 0:
             self.producers.append_batch(
                 producer_id,
                 producer_epoch,
@@ -280,21 +289,10 @@ class Log:
             else:
                 header = header._replace(base_offset=self.end_offset, leader_epoch=leader_epoch)
                 appending.check_internal(batch, header, self._config, self.producers)
-            position = self._active_file.size
-            in_reach = header.last_offset - self._active.base_offset <= RELATIVE_OFFSET_MAX
-            if not in_reach or (
-                position
-                and (
-                    position + header.size > self._segment_bytes
-                    or (header.max_timestamp if self._roll_by_message_time else now_ms)
-                    > self._roll_after
-                    or self._active.is_full
-                )
-            ):
-                gap = header.last_offset - self.end_offset
-                near = gap <= RELATIVE_OFFSET_MAX
+            if self._roll_is_due(header, now_ms):
+                near = header.last_offset - self.end_offset <= RELATIVE_OFFSET_MAX
                 self._roll(self.end_offset if near else header.base_offset, now_ms)
-                position = 0
+            position = self._active_file.size
             _pack_place(batch, 0, header.base_offset, header.batch_length, header.leader_epoch)
             self._active_file.append(batch)
             self.end_offset = header.next_offset
@@ -305,6 +303,17 @@ class Log:
             replay(header, batch, self.producers, self.epochs, self._active.aborted)
             first_offset = header.base_offset if first_offset < 0 else first_offset
         return AppendInfo(first_offset, self.end_offset - 1, -1, self.start_offset)
+
+    def _roll_is_due(self, header: BatchHeader, now_ms: int) -> bool:
+        """The roll conditions of `append` for any batch, also one far behind the end of the log."""
+        if header.last_offset - self._active.base_offset > RELATIVE_OFFSET_MAX:
+            return True
+        time_ms = header.max_timestamp if self._roll_by_message_time else now_ms
+        return self._active_file.size > 0 and (
+            self._active_file.size + header.size > self._segment_bytes
+            or time_ms > self._roll_after
+            or self._active.is_full
+        )
 
     def roll(self, now_ms: int) -> None:
         """Begin a new segment, unless the active one is empty."""

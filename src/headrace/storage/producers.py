@@ -68,13 +68,28 @@ class Producer:
     def last_offset(self) -> int:
         return self.batches[-1].last_offset if self.batches else -1
 
-    def remember(self, batch: RememberedBatch) -> None:
+    def expects(self, epoch: int, sequence: int, transactional: bool) -> bool:
+        """Whether a batch is just the next one of a producer without a transaction."""
+        return (
+            sequence == self.next_sequence
+            and epoch == self.epoch
+            and not transactional
+            and self.txn_first_offset == NO_TRANSACTION
+        )
+
+    def remember(
+        self, first_sequence: int, first_offset: int, last_offset: int, timestamp: int
+    ) -> None:
+        """Take note of a batch that was written."""
+        last_sequence = (first_sequence + last_offset - first_offset) & _SEQUENCE_MASK
         batches = self.batches
-        batches.append(batch)
+        batches.append(
+            RememberedBatch(first_sequence, last_sequence, first_offset, last_offset, timestamp)
+        )
         if len(batches) > REMEMBERED_BATCHES:
             del batches[0]
-        self.next_sequence = (batch.last_sequence + 1) & _SEQUENCE_MASK
-        self.last_timestamp = batch.timestamp
+        self.next_sequence = (last_sequence + 1) & _SEQUENCE_MASK
+        self.last_timestamp = timestamp
 
     def duplicate(self, epoch: int, first_sequence: int, last_delta: int) -> RememberedBatch | None:
         """The remembered batch that this one repeats."""
@@ -89,11 +104,10 @@ class Producer:
 class Producers:
     """All producers of one log; changed only by what is appended."""
 
-    __slots__ = ("_ongoing", "_unreplicated", "by_id", "end_offset", "first_unstable_offset")
+    __slots__ = ("_ongoing", "_unreplicated", "by_id", "first_unstable_offset")
 
     def __init__(self) -> None:
         self.by_id: dict[int, Producer] = {}
-        self.end_offset = 0
         self.first_unstable_offset: int | None = None
         # First offset -> producer id, in the order of appends and so ascending.
         self._ongoing: dict[int, int] = {}
@@ -177,10 +191,7 @@ class Producers:
         """Take note of a data batch that was written."""
         producer = self._at_epoch(producer_id, epoch)
         if first_sequence >= 0:
-            last_sequence = (first_sequence + last_offset - first_offset) & _SEQUENCE_MASK
-            producer.remember(
-                RememberedBatch(first_sequence, last_sequence, first_offset, last_offset, timestamp)
-            )
+            producer.remember(first_sequence, first_offset, last_offset, timestamp)
         else:
             producer.last_timestamp = timestamp
         if transactional and producer.txn_first_offset == NO_TRANSACTION:
@@ -248,7 +259,6 @@ class Producers:
         self._ongoing.clear()
         self._unreplicated.clear()
         self.first_unstable_offset = None
-        self.end_offset = 0
 
     def _at_epoch(self, producer_id: int, epoch: int) -> Producer:
         producer = self.by_id.get(producer_id)

@@ -9,16 +9,18 @@ tests check them:
    pages and files; what lies below never does.
 2. The recovery point moves to an offset only after the data below it, the index entries of those
    data, the epochs, and a producer snapshot at exactly that offset are synced (`Checkpoint`); the
-   checkpoint file is then replaced atomically. So recovery trusts indexes and snapshots up to the
-   recovery point and rebuilds all above it, and never scans what lies below: damage there is found
-   when it is read.
+   checkpoint file is then replaced atomically. So recovery trusts indexes up to the recovery point
+   and rebuilds all above it, and never scans what lies below: damage there is found when it is
+   read. A snapshot speaks of the batches below its offset, which never change while they are in
+   the log, so a whole one is right wherever the log still reaches its offset.
 3. Appends leave no gaps between segments: a segment is named by the offset at which the one
    before it ended. Only compaction does, and it keeps how far it went durably (`swap`) before it
    does. So a gap above that and above the recovery point is a lost tail: the log ends before it.
 4. A truncation first lowers the recovery point durably, then cuts files, removes snapshots and
    syncs the folder before anything is appended again at those offsets.
-5. A segment leaves the log by a rename to `.deleted`; a compacted one enters it by `.swap` (see
-   `swap`), each step synced before the next.
+5. Retention takes only segments below the recovery point, so that a durable snapshot remembers the
+   producers of the batches that go. A segment leaves the log by a rename to `.deleted`; a compacted
+   one enters it by `.swap` (see `swap`), each step synced before the next.
 6. The clean-shutdown marker is written after a checkpoint of every log in the folder, and removed
    durably before the first append after it was read.
 
@@ -38,12 +40,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from headrace.protocol.batch import BatchHeader
-from headrace.storage import names
+from headrace.storage import names, snapshots
 from headrace.storage.checkpoints import CorruptCheckpoint, parse_partition_metadata
 from headrace.storage.config import LogConfig
-from headrace.storage.epochs import EpochCache
+from headrace.storage.epochs import NO_EPOCH, EpochCache
 from headrace.storage.files import FileSystem
 from headrace.storage.log import RELATIVE_OFFSET_MAX, Log
+from headrace.storage.producers import Producers
 from headrace.storage.replay import rebuild_producers
 from headrace.storage.scan import BadBatch, iter_checked
 from headrace.storage.segment import Segment
@@ -118,10 +121,12 @@ class _Opener:
             self._add_segment(start_offset)
             end_offset = start_offset
         if recovered:
-            self._remove_newer_snapshots()
-        producers = rebuild_producers(
-            self.fs, self.folder, self.present, self.segments, end_offset, self.epochs
-        )
+            self._remove_snapshots_above(end_offset)
+            if self.recovery_point < max(snapshots.offsets(self.present), default=0):
+                # The producers come from a roll's snapshot, but aborted transactions have to be
+                # found again from the recovery point on.
+                self._rebuild_producers(self.recovery_point)
+        producers = self._rebuild_producers(end_offset)
         if self.changed:
             for segment in self.segments:
                 for file in segment.unsynced_index_files():
@@ -225,10 +230,37 @@ class _Opener:
                 self.recovery_point,
             )
             return None
+        if not self._epochs_agree(end_offset):
+            _log.error("%s: epochs do not agree with the log, they are read from it", self.folder)
+            self.epochs = EpochCache([])
+            self.recovery_point = 0
+            return None
         # What was read is in memory: a thousand logs need not hold two thousand more descriptors.
         last.offsets.close()
         last.times.close()
         return end_offset
+
+    def _epochs_agree(self, end_offset: int) -> bool:
+        """Whether the batches where the last epoch begins say the same; the file has no CRC."""
+        rows = self.epochs.rows()
+        first_base = self.segments[0].base_offset
+        if not rows:
+            return True
+        if rows[0][1] > max(first_base, self.opening.start_offset):
+            return end_offset == first_base
+        epoch, start = rows[-1]
+        first = self._batch_at(start)
+        before = self._batch_at(start - 1) if len(rows) > 1 and start > first_base else None
+        return (first is None or first.leader_epoch in (epoch, NO_EPOCH)) and (
+            before is None or before.leader_epoch < epoch
+        )
+
+    def _batch_at(self, offset: int) -> BatchHeader | None:
+        for segment in reversed(self.segments):
+            if segment.base_offset <= offset:
+                found = segment.locate(offset)
+                return found[1] if found else None
+        return None
 
     def _recover(self) -> int:
         """Check all batches from the recovery point on, cut what is wrong; the end offset."""
@@ -335,11 +367,16 @@ class _Opener:
         gone = {segment.base_offset for segment in segments}
         self.segments = [s for s in self.segments if s.base_offset not in gone]
 
-    def _remove_newer_snapshots(self) -> None:
-        """Drop snapshots that no checkpoint vouches for."""
+    def _rebuild_producers(self, snapshot_offset_max: int) -> Producers:
+        return rebuild_producers(
+            self.fs, self.folder, self.present, self.segments, snapshot_offset_max, self.epochs
+        )
+
+    def _remove_snapshots_above(self, end_offset: int) -> None:
+        """Drop snapshots of batches that were lost."""
         for name in list(self.present):
             for suffix in (names.SNAPSHOT, names.RECENT_BATCHES):
                 offset = names.parse_offset(name, suffix)
-                if offset is not None and offset > self.recovery_point:
+                if offset is not None and offset > end_offset:
                     self.fs.remove(os.path.join(self.folder, name))
                     self.present.discard(name)

@@ -11,7 +11,7 @@ from collections.abc import Collection
 
 from headrace.protocol.batch import BatchHeader, InvalidBatch
 from headrace.protocol.control import ControlType, parse_marker
-from headrace.storage import names, snapshots
+from headrace.storage import snapshots
 from headrace.storage.epochs import EpochCache
 from headrace.storage.files import Buffer, FileSystem
 from headrace.storage.producers import Producers
@@ -85,14 +85,14 @@ def rebuild_producers(
     folder: str,
     present: Collection[str],
     segments: list[Segment],
-    end_offset: int,
+    snapshot_offset_max: int,
     epochs: EpochCache,
 ) -> Producers:
     """The producers at the end of a log: the newest sound snapshot and the batches since then."""
     producers = Producers()
-    offsets = [names.parse_offset(name, names.SNAPSHOT) for name in present]
-    for offset in sorted((o for o in offsets if o is not None), reverse=True):
-        if offset > end_offset:
+    start = 0
+    for offset in reversed(snapshots.offsets(present)):
+        if offset > snapshot_offset_max:
             continue
         try:
             restored = snapshots.read(fs, folder, offset)
@@ -101,11 +101,9 @@ def rebuild_producers(
             continue
         for producer in restored:
             producers.restore(producer)
-        producers.end_offset = offset
+        start = offset
         break
-    if producers.end_offset < end_offset:
-        replay_from(segments, producers.end_offset, producers, epochs)
-    producers.end_offset = end_offset
+    replay_from(segments, start, producers, epochs)
     return producers
 
 

@@ -1,4 +1,8 @@
-"""Which segments of a log are too old, too many, or below its start."""
+"""Which segments of a log are too old, too many, or below its start.
+
+Only segments below the recovery point go: from there on a durable snapshot speaks for producers
+whose batches are no longer in the log. Others wait for the next checkpoint.
+"""
 
 from __future__ import annotations
 
@@ -28,20 +32,17 @@ def apply(log: Log, now_ms: int) -> int:
 
 
 def _deletable(log: Log) -> list[Segment]:
-    """Segments whose records are all below the high watermark, the active one if not empty."""
+    """Segments that every reader could have read and recovery needs no more, oldest first."""
     ends = [segment.base_offset for segment in log.segments[1:]]
     if log.active.size:
         ends.append(log.end_offset)
-    return [
-        segment
-        for segment, end in zip(log.segments, ends, strict=False)
-        if end <= log.high_watermark
-    ]
+    limit = min(log.high_watermark, log.recovery_point)
+    return [segment for segment, end in zip(log.segments, ends, strict=False) if end <= limit]
 
 
 def _below_start(log: Log) -> int:
-    bases = [segment.base_offset for segment in log.segments[1:]]
-    return sum(1 for base in bases if base <= log.start_offset)
+    limit = min(log.start_offset, log.recovery_point)
+    return sum(1 for segment in log.segments[1:] if segment.base_offset <= limit)
 
 
 def _expired(log: Log, now_ms: int) -> int:

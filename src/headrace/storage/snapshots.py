@@ -8,6 +8,7 @@ restart is recognised as well; Kafka ignores that file.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from struct import Struct
 from struct import error as StructError
 
@@ -59,11 +60,7 @@ def decode(data: bytes) -> list[Producer]:
         producer = Producer(pid, epoch)
         if last_sequence != NO_SEQUENCE:
             first_sequence = (last_sequence - delta) & _SEQUENCE_MASK
-            producer.remember(
-                RememberedBatch(
-                    first_sequence, last_sequence, last_offset - delta, last_offset, timestamp
-                )
-            )
+            producer.remember(first_sequence, last_offset - delta, last_offset, timestamp)
         producer.last_timestamp = timestamp
         producer.coordinator_epoch = coordinator
         producer.txn_first_offset = first
@@ -121,6 +118,12 @@ def contents(folder: str, offset: int, producers: Producers) -> dict[str, bytes]
     if any(len(producer.batches) > 1 for producer in producers):
         files[stem + names.RECENT_BATCHES] = encode_recent(producers)
     return files
+
+
+def offsets(present: Iterable[str]) -> list[int]:
+    """The offsets of the snapshots among some file names, ascending."""
+    found = (names.parse_offset(name, names.SNAPSHOT) for name in present)
+    return sorted(offset for offset in found if offset is not None)
 
 
 def read(fs: FileSystem, folder: str, offset: int) -> list[Producer]:

@@ -199,6 +199,10 @@ def append(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 "min.insync.replicas asks for more than the one replica that there is",
             )
+        if partition.internal:
+            raise KafkaError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.topic} is the broker's own"
+            )
         if data.records is None:
             raise KafkaError(ErrorCode.INVALID_RECORD, "no records")
         info = partition.append(data.records, now_ms)
