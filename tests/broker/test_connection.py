@@ -160,6 +160,41 @@ def test_idle_connections_are_closed_and_waiting_ones_are_not(broker: BrokerThre
         assert response.responses[0].partitions[0].error_code == ErrorCode.NONE
 
 
+@pytest.mark.headrace(
+    {"queued.max.request.bytes": 1_000_000, "socket.request.max.bytes": 1_000_000}
+)
+def test_half_sent_frames_do_not_keep_others_from_being_served(broker: BrokerThread) -> None:
+    with (
+        Wire(broker.bootstrap) as good,
+        Wire(broker.bootstrap) as half,
+        Wire(broker.bootstrap) as other,
+    ):
+        good.create_topic("t")
+        frame = half.frame(produce_request("t", batch_of(bytes(900_000))), PRODUCE_VERSION)
+        half.socket.sendall(frame[:100_000])
+        other.socket.sendall(frame[:100_000])
+        for _ in range(3):
+            assert good.produce("t", batch_of(bytes(1_000))).error_code == ErrorCode.NONE
+        half.socket.sendall(frame[100_000:])
+        _, response = half.receive(ProduceResponse, PRODUCE_VERSION)
+        assert response.responses[0].partition_responses[0].error_code == ErrorCode.NONE
+        other.socket.sendall(frame[100_000:])
+        assert other.receive(ProduceResponse, PRODUCE_VERSION)[1].responses
+
+
+def test_large_frames_are_for_produces_only(wire: Wire) -> None:
+    wire.socket.sendall(struct.pack(">ihhih", 50_000_000, 3, 12, 1, -1))
+    assert wire.hung_up()
+
+
+def test_many_pipelined_requests_leave_others_their_turn(broker: BrokerThread) -> None:
+    with Wire(broker.bootstrap) as busy, Wire(broker.bootstrap) as other:
+        busy.socket.sendall(busy.frame(API_VERSIONS, 3) * 2_000)
+        assert other.call(API_VERSIONS, ApiVersionsResponse, 3).api_keys
+        for _ in range(2_000):
+            busy.receive_frame()
+
+
 @pytest.mark.headrace({"queued.max.requests": 1})
 def test_a_full_queue_slows_producers_down_and_loses_nothing(broker: BrokerThread) -> None:
     with Wire(broker.bootstrap) as one, Wire(broker.bootstrap) as two:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from headrace.protocol.api.fetch import FetchResponse
 from headrace.protocol.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from headrace.protocol.api.produce import ProduceResponse
 from headrace.protocol.batch import build_batch, iter_records, read_header
@@ -17,7 +18,7 @@ from headrace.protocol.records import Record
 from headrace.storage import Syncer
 from headrace.testing import BrokerThread
 
-from .wire import PRODUCE_VERSION, Wire, batch_of, produce_request, records_of
+from .wire import PRODUCE_VERSION, Wire, batch_of, fetch_request, produce_request, records_of
 
 
 @pytest.fixture
@@ -170,6 +171,46 @@ def test_clients_may_not_write_to_the_brokers_own_topics(wire: Wire) -> None:
     wire.create_topic("__transaction_state")
     refused = wire.produce("__transaction_state", batch_of(b"v"))
     assert refused.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+def test_acks_0_is_told_of_errors_by_a_hang_up(wire: Wire) -> None:
+    wire.send(produce_request("nope", batch_of(b"v"), acks=0), PRODUCE_VERSION)
+    assert wire.hung_up()
+
+
+def test_transactional_batches_are_refused_while_nobody_could_end_them(wire: Wire) -> None:
+    batch = build_batch(
+        [Record(0, 0, b"k", b"v", ())],
+        producer_id=7,
+        producer_epoch=0,
+        base_sequence=0,
+        transactional=True,
+    )
+    assert wire.produce("t", batch).error_code == ErrorCode.INVALID_TXN_STATE
+
+
+def test_zstd_is_kept_from_clients_that_cannot_know_it(wire: Wire) -> None:
+    batch = batch_of(b"v", codec=Codec.ZSTD)
+    response = wire.call(produce_request("t", batch), ProduceResponse, 6)
+    unsupported = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    assert response.responses[0].partition_responses[0].error_code == unsupported
+    assert wire.produce("t", batch).base_offset == 0
+    fetched = wire.call(fetch_request("t", 0), FetchResponse, 9)
+    assert fetched.responses[0].partitions[0].error_code == unsupported
+    assert len(stored(wire, "t"))
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+def test_large_batches_on_compacted_topics_are_looked_into_by_a_worker(
+    wire: Wire, codec: Codec
+) -> None:
+    wire.create_topic("compacted", cleanup_policy="compact")
+    records = [Record(n, 0, b"%d" % n, b"v" * 20, ()) for n in range(2_000)]
+    assert wire.produce("compacted", build_batch(records, codec=codec)).base_offset == 0
+    records[1_500] = records[1_500]._replace(key=None)
+    refused = wire.produce("compacted", build_batch(records, codec=codec))
+    assert refused.error_code == ErrorCode.INVALID_RECORD
+    assert wire.produce("compacted", batch_of(b"v")).base_offset == 2_000
 
 
 def test_too_few_replicas_refuse_acks_all_only(wire: Wire) -> None:

@@ -160,6 +160,7 @@ class World:
         log = self.log("compacted")
         log.roll(START_MS)
         self.acknowledge()
+        self.manager.checkpoint()
         asyncio.run(cleaner(self.manager, self.disk).clean_next(START_MS))
         purge = self.manager.begin_purge(START_MS)
         if purge is not None:

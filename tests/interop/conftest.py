@@ -6,12 +6,9 @@ Running the same tests on Apache Kafka shows that they ask for what Kafka does.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from tests.interop.brokers import running
-
-HERE = Path(__file__).parent
 
 # Before the first import, so that a failed check shows what was observed.
 pytest.register_assert_rewrite("tests.interop.cases", "tests.interop.wire")
@@ -26,14 +23,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="headrace",
         help="the broker that tests/interop runs on",
     )
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the tests of one client on one worker, since a program does all its cases at once."""
-    for item in items:
-        if item.path.is_relative_to(HERE):
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
 
 
 @pytest.fixture(scope="session")

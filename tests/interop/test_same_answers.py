@@ -18,7 +18,7 @@ from headrace.protocol.schema import Message
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 
-# What may differ between two brokers, or is said in each one's own words.
+# Ids, addresses, times and texts are each broker's own. A refusal here has neither of the last two.
 UNCOMPARED = {
     *("throttle_time_ms", "error_message", "topic_id", "cluster_id", "host", "port", "member_id"),
     *("log_append_time_ms", "log_start_offset", "record_errors"),

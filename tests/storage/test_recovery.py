@@ -246,6 +246,41 @@ def test_damaged_index_files_are_built_again(
     assert values(recovered)[: len(everything)] == everything
 
 
+@pytest.mark.parametrize("snapshots", ["kept", "lost"])
+def test_every_flipped_bit_of_a_transaction_index_is_harmless(
+    tmp_path: Path, snapshots: str
+) -> None:
+    log = open_test_log(OsFileSystem(), str(tmp_path), config=CONFIG)
+    for number in range(6):
+        producer_id = 100 + number % 2
+        data = batch(
+            [b"v" * 300],
+            producer_id=producer_id,
+            epoch=0,
+            sequence=number // 2,
+            transactional=True,
+        )
+        log.append(data, leader_epoch=0, now_ms=NOW_MS)
+        if number > 2:
+            append_marker(log, producer_id, 0, commit=number == 4)
+    point = checkpoint(log)
+    expected = log.aborted_transactions(0, point)
+    assert len(expected) == 2
+    (path,) = tmp_path.glob("*.txnindex")
+    if snapshots == "lost":
+        for snapshot in tmp_path.glob("*.snapshot"):
+            snapshot.unlink()
+    original = path.read_bytes()
+    for byte in range(len(original)):
+        for bit in range(8):
+            data2 = bytearray(original)
+            data2[byte] ^= 1 << bit
+            path.write_bytes(data2)
+            damaged = reopen(tmp_path, clean=True, recovery_point=point)
+            assert damaged.aborted_transactions(0, point) == expected
+            damaged.close()
+
+
 def test_leftovers_of_a_crash_are_removed(tmp_path: Path) -> None:
     log = fill(tmp_path)
     everything = values(log)

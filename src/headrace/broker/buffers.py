@@ -21,10 +21,11 @@ class BufferPool:
         self.used_bytes = 0
         self.scratch = bytearray(SCRATCH_BYTES)
 
-    @property
-    def exhausted(self) -> bool:
-        """Whether frames under way hold as much memory as they may (`queued.max.request.bytes`)."""
-        return 0 < self._limit_bytes <= self.used_bytes
+    def has_room(self, size: int) -> bool:
+        """Whether a frame may begin now (`queued.max.request.bytes`); the only one always may."""
+        if self._limit_bytes <= 0 or not self.used_bytes:
+            return True
+        return self.used_bytes + size <= self._limit_bytes
 
     def take(self, size: int) -> bytearray:
         """A buffer of at least `size` bytes, its content undefined."""
@@ -32,17 +33,17 @@ class BufferPool:
         # Above the pool's range exact sizes waste less than doubling would.
         if size_class > POOL_BYTES_MAX:
             size_class = size
-        self.used_bytes += size_class
+        self.used_bytes += size
         free = self._free.get(size_class)
         if free:
             self._free_bytes -= size_class
             return free.pop()
         return bytearray(size_class)
 
-    def give_back(self, buffer: bytearray) -> None:
-        """Return a buffer that `take` gave."""
-        size = len(buffer)
+    def give_back(self, buffer: bytearray, size: int) -> None:
+        """Return a buffer that `take(size)` gave."""
         self.used_bytes -= size
-        if self._free_bytes + size <= POOL_BYTES_MAX:
-            self._free.setdefault(size, []).append(buffer)
-            self._free_bytes += size
+        size_class = len(buffer)
+        if self._free_bytes + size_class <= POOL_BYTES_MAX:
+            self._free.setdefault(size_class, []).append(buffer)
+            self._free_bytes += size_class

@@ -25,10 +25,14 @@ if TYPE_CHECKING:
     from headrace.broker.server import Server
 
 LENGTH = Struct(">i")
+API_KEY = Struct(">h")
 # The shortest request header: key, version, correlation id.
 FRAME_BYTES_MIN = 8
 # Produces of one connection that may wait for their sync at once.
 PIPELINE_MAX = 128
+# What one connection may do in one turn of the loop before others have theirs.
+TURN_REQUESTS_MAX = 256
+TURN_BYTES_MAX = 256 * 1024
 
 log = logging.getLogger(__name__)
 
@@ -67,6 +71,7 @@ class Connection(asyncio.BufferedProtocol):
         "_pool",
         "_reading_paused",
         "_ready",
+        "_ready_bytes",
         "_replies",
         "_scratch",
         "_server",
@@ -91,6 +96,7 @@ class Connection(asyncio.BufferedProtocol):
         self._large_end = 0
         self._replies: deque[Reply] = deque()
         self._ready: list[bytes | bytearray] = []  # answers of this turn, not yet written
+        self._ready_bytes = 0
         self._held = 0  # pending answers that hold the line
         self._finishing = False  # the broker stops: answer what is under way, then hang up
         self._stalled = False  # waiting for room in the node's queues
@@ -112,7 +118,9 @@ class Connection(asyncio.BufferedProtocol):
             self._server.metrics.connections_refused.value += 1
             transport.abort()
             return
-        self._outbox = Outbox(transport, self._server.reader, self._server.use_sendfile)
+        self._outbox = Outbox(
+            transport, self._server.reader, self._server.use_sendfile, self._drained
+        )
 
     def connection_lost(self, error: Exception | None) -> None:
         self._server.release(self)
@@ -121,7 +129,7 @@ class Connection(asyncio.BufferedProtocol):
             self._outbox.close()
         if self._large is not None:
             self._large_view.release()
-            self._pool.give_back(self._large)
+            self._pool.give_back(self._large, self._large_end)
             self._large = None
         self._replies.clear()
         self._tail = bytearray()
@@ -161,28 +169,35 @@ class Connection(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         if self._outbox is not None:
             self._outbox.resume()
-            if not self._outbox.busy:
-                self.proceed()
-                self._close_if_finished()
+
+    def _drained(self) -> None:
+        self.proceed()
+        self._close_if_finished()
 
     # Frames in.
 
     def _parse(self, view: memoryview, end: int) -> None:
         """Execute the whole frames in `view[:end]` and keep what is left."""
         position = 0
+        budget = TURN_REQUESTS_MAX
         self._parsing = True
+        self._ready_bytes = 0
         try:
             while end - position >= 4 and not self.blocked:
                 (size,) = LENGTH.unpack_from(view, position)
                 if size < FRAME_BYTES_MIN or size > self._server.frame_bytes_max:
-                    self._refuse(f"frame of {size} bytes")
-                    return
+                    raise ProtocolError(f"frame of {size} bytes")
                 stop = position + 4 + size
                 if stop > end:
-                    if size > SMALL_FRAME_BYTES:
-                        self._begin_large(view[position:end], 4 + size)
+                    if size > SMALL_FRAME_BYTES and self._begin_large(view[position:end], size):
                         position = end
                     break
+                if budget == 0 or self._ready_bytes > TURN_BYTES_MAX:
+                    # Others have a right to the loop, too: go on in its next turn.
+                    self.stall()
+                    self._server.loop.call_soon(self.unstall)
+                    break
+                budget -= 1
                 self._execute(self, view, position + 4, stop)
                 position = stop
         except ProtocolError as error:
@@ -196,12 +211,20 @@ class Connection(asyncio.BufferedProtocol):
             self._tail = bytearray(view[position:end])
         self._regulate()
 
-    def _begin_large(self, start: memoryview, size: int) -> None:
-        self._large = self._pool.take(size)
+    def _begin_large(self, start: memoryview, size: int) -> bool:
+        """Give a large frame a buffer of its own; False if it must wait for room, or its key."""
+        if len(start) < 6:
+            return False
+        self._server.check_frame(size, API_KEY.unpack_from(start, 4)[0])
+        if not self._pool.has_room(4 + size):
+            self._server.starve(self)
+            return False
+        self._large = self._pool.take(4 + size)
         self._large_view = memoryview(self._large)
-        self._large_end = size
+        self._large_end = 4 + size
         self._large_filled = len(start)
         self._large_view[: len(start)] = start
+        return True
 
     def _finish_large(self, large: bytearray) -> None:
         self._large = None
@@ -213,7 +236,7 @@ class Connection(asyncio.BufferedProtocol):
         finally:
             self._parsing = False
             self._large_view.release()
-            self._pool.give_back(large)
+            self._pool.give_back(large, self._large_end)
             if self._ready:
                 self._write_ready()
         self._regulate()
@@ -234,6 +257,7 @@ class Connection(asyncio.BufferedProtocol):
             self._replies.append(reply)
         else:
             self._ready.append(data)
+            self._ready_bytes += len(data)
             if not self._parsing:
                 self._write_ready()
 
@@ -310,6 +334,11 @@ class Connection(asyncio.BufferedProtocol):
         """Whether nothing is under way on this connection."""
         return not self._replies and (self._outbox is None or not self._outbox.busy)
 
+    @property
+    def is_mid_frame(self) -> bool:
+        """Whether a large frame has begun and not ended."""
+        return self._large is not None
+
     def stall(self) -> None:
         """The node's queues are full: read no more until `unstall`."""
         self._stalled = True
@@ -335,7 +364,7 @@ class Connection(asyncio.BufferedProtocol):
         transport = self._transport
         if transport is None:
             return
-        if self.blocked or self._server.queue_full(self):
+        if self.blocked or (self._large is None and self._server.queue_full(self)):
             if not self._reading_paused:
                 self._reading_paused = True
                 transport.pause_reading()

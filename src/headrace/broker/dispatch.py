@@ -95,14 +95,23 @@ class Dispatcher:
             connection, route, context, request, correlation_id, view[body:end]
         ):
             return
-        answer = route.function(self._node, context, request)
-        if isinstance(answer, Message):
-            if route.splits:
-                connection.answer_segments(self._split(route, correlation_id, answer))
-            else:
-                connection.answer(self._frame(route, correlation_id, answer))
-            route.record_ns(perf_counter_ns() - started_ns)
-        elif isinstance(answer, Pending):
+        try:
+            answer = route.function(self._node, context, request)
+            if isinstance(answer, Message):
+                if route.splits:
+                    connection.answer_segments(self._split(route, correlation_id, answer))
+                else:
+                    connection.answer(self._frame(route, correlation_id, answer))
+                route.record_ns(perf_counter_ns() - started_ns)
+                return
+        except ProtocolError:
+            raise
+        except Exception:
+            log.exception("the handler of API %d v%d failed", key, version)
+            answer = self._failure(route, request)
+            connection.answer(self._frame(route, correlation_id, answer))
+            return
+        if isinstance(answer, Pending):
             reply = connection.answer_later(holds_line=answer.holds_line)
 
             def resolved(pending: Pending) -> None:
@@ -161,9 +170,7 @@ class Dispatcher:
             raise
         except Exception:
             log.exception("the handler of API %d v%d failed", route.api_key, route.version)
-            response = failed_response(
-                request, route.response, route.version, ErrorCode.UNKNOWN_SERVER_ERROR
-            )
+            response = self._failure(route, request)
         if response is None:
             reply.send([])  # a produce with acks=0 that had to wait: nothing leaves
         else:
@@ -172,11 +179,24 @@ class Dispatcher:
     def _send(
         self, route: Route, correlation_id: int, response: Message, reply: Reply, started_ns: int
     ) -> None:
-        if route.splits:
-            reply.send(self._split(route, correlation_id, response))
-        else:
-            reply.send([self._frame(route, correlation_id, response)])
+        try:
+            pieces: list[Segment]
+            if route.splits:
+                pieces = self._split(route, correlation_id, response)
+            else:
+                pieces = [self._frame(route, correlation_id, response)]
+        except Exception:
+            # Nothing that the client could read can be said: hanging up is the clearest answer.
+            log.exception("the answer of API %d v%d has no encoding", route.api_key, route.version)
+            reply.connection.abort()
+            return
+        reply.send(pieces)
         route.record_ns(perf_counter_ns() - started_ns)
+
+    def _failure(self, route: Route, request: Message) -> Message:
+        return failed_response(
+            request, route.response, route.version, ErrorCode.UNKNOWN_SERVER_ERROR
+        )
 
     def _frame(self, route: Route, correlation_id: int, response: Message) -> bytearray:
         frame = bytearray(route.prefix)

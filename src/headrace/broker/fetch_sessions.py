@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import random
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from headrace.protocol.api.fetch import (
     FetchableTopicResponse,
@@ -20,6 +20,8 @@ from headrace.protocol.errors import ErrorCode
 FINAL_EPOCH = -1
 INITIAL_EPOCH = 0
 EPOCH_MAX = 2**31 - 1
+# A session unused for this long may be evicted for a new one.
+UNUSED_MS_MIN = 120_000
 
 # A partition within a fetch: (topic name, topic id, index). Versions below 13 leave the id zero,
 # later ones leave the name empty.
@@ -70,10 +72,11 @@ class Wanted:
 class FetchSession:
     """What one client fetches, with the epoch of its next request."""
 
-    __slots__ = ("epoch", "id", "wanted")
+    __slots__ = ("epoch", "id", "last_used_ms", "wanted")
 
-    def __init__(self, session_id: int, wanted: Iterable[Wanted]) -> None:
+    def __init__(self, session_id: int, wanted: Iterable[Wanted], now_ms: int) -> None:
         self.id = session_id
+        self.last_used_ms = now_ms
         self.epoch = 1
         self.wanted: OrderedDict[Key, Wanted] = OrderedDict((w.key, w) for w in wanted)
 
@@ -113,10 +116,16 @@ class FetchScope:
 
 
 class FetchSessions:
-    """The sessions of one node, the least recently used one evicted when all slots are taken."""
+    """The sessions of one node.
 
-    def __init__(self, slots: int) -> None:
+    When all slots are taken, a new session takes the place of the one that was unused for longest,
+    if that is long enough; else the client fetches without a session, which costs it some bytes.
+    Evicting sessions in use would make all of them fail in turn.
+    """
+
+    def __init__(self, slots: int, monotonic_ms: Callable[[], int]) -> None:
         self._slots = slots
+        self._monotonic_ms = monotonic_ms
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
 
     def __len__(self) -> int:
@@ -129,7 +138,7 @@ class FetchSessions:
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             self._sessions.pop(request.session_id, None)
             wanted = list(_wanted(request))
-            if request.session_epoch == FINAL_EPOCH or self._slots <= 0:
+            if request.session_epoch == FINAL_EPOCH or not self._make_room():
                 return FetchScope(wanted, None, False)
             return FetchScope(wanted, self._create(wanted), False)
         session = self._sessions.get(request.session_id)
@@ -138,6 +147,7 @@ class FetchSessions:
         if request.session_epoch != session.epoch:
             return ErrorCode.INVALID_FETCH_SESSION_EPOCH
         session.epoch = 1 if session.epoch == EPOCH_MAX else session.epoch + 1
+        session.last_used_ms = self._monotonic_ms()
         self._sessions.move_to_end(session.id)
         if request.topics:
             for named in _wanted(request):
@@ -151,11 +161,18 @@ class FetchSessions:
         session_id = 0
         while session_id == 0 or session_id in self._sessions:
             session_id = random.randint(1, 2**31 - 1)
-        session = FetchSession(session_id, wanted)
+        session = FetchSession(session_id, wanted, self._monotonic_ms())
         self._sessions[session_id] = session
-        if len(self._sessions) > self._slots:
-            self._sessions.popitem(last=False)
         return session
+
+    def _make_room(self) -> bool:
+        if len(self._sessions) < self._slots:
+            return True
+        oldest = next(iter(self._sessions.values()), None)
+        if oldest is None or self._monotonic_ms() - oldest.last_used_ms < UNUSED_MS_MIN:
+            return False
+        del self._sessions[oldest.id]
+        return True
 
 
 def _wanted(request: FetchRequest) -> Iterator[Wanted]:

@@ -56,7 +56,7 @@ class Node:
         self.fetches = Purgatory(self.real_timers)
         self.partitions = Partitions()
         self.fetch_sessions = FetchSessions(
-            settings.int("max.incremental.fetch.session.cache.slots")
+            settings.int("max.incremental.fetch.session.cache.slots"), clock.monotonic_ms
         )
         self.fetch_bytes_max = settings.int("fetch.max.bytes")
         self.read_pool = ThreadPoolExecutor(

@@ -8,6 +8,7 @@ data that would block it are read by a thread.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections import deque
 from collections.abc import Callable
@@ -20,15 +21,19 @@ Bytes = bytes | bytearray
 Segment = Bytes | Slice
 
 CHUNK_BYTES = 256 * 1024
+# What is copied after `sendfile` has filled the socket: enough to be told when there is room.
+NUDGE_BYTES = 16 * 1024
 # Small pieces are cheaper to read and send together with their header than by a call of their own.
 SENDFILE_BYTES_MIN = 64 * 1024
+
+log = logging.getLogger(__name__)
 
 
 class ColdReader(Protocol):
     """Reads pieces of files off the loop."""
 
-    def read(self, piece: Slice, done: Callable[[Bytes | None], None]) -> None:
-        """Call `done` on the loop with the bytes, or None if the disk failed."""
+    def read(self, piece: Slice, done: Callable[[Bytes | OSError], None]) -> None:
+        """Call `done` on the loop with the bytes, or with what went wrong."""
         ...
 
 
@@ -42,15 +47,15 @@ class ThreadReader:
         self._pool = pool
         self._count = count
 
-    def read(self, piece: Slice, done: Callable[[Bytes | None], None]) -> None:
+    def read(self, piece: Slice, done: Callable[[Bytes | OSError], None]) -> None:
         self._count()
 
         def work() -> None:
-            data: Bytes | None
+            data: Bytes | OSError
             try:
                 data = piece.read()
-            except OSError:
-                data = None
+            except OSError as error:
+                data = error
             self._loop.call_soon_threadsafe(done, data)
 
         self._pool.submit(work)
@@ -59,11 +64,27 @@ class ThreadReader:
 class Outbox:
     """The sending half of a connection."""
 
-    __slots__ = ("_closed", "_fd", "_paused", "_queue", "_reader", "_reading", "_transport")
+    __slots__ = (
+        "_closed",
+        "_drained",
+        "_fd",
+        "_paused",
+        "_queue",
+        "_reader",
+        "_reading",
+        "_transport",
+    )
 
-    def __init__(self, transport: asyncio.Transport, reader: ColdReader, sendfile: bool) -> None:
+    def __init__(
+        self,
+        transport: asyncio.Transport,
+        reader: ColdReader,
+        sendfile: bool,
+        drained: Callable[[], None],
+    ) -> None:
         self._transport = transport
         self._reader = reader
+        self._drained = drained  # called whenever nothing is on its way any more
         self._queue: deque[Segment] = deque()
         self._paused = False
         self._reading = False
@@ -78,11 +99,11 @@ class Outbox:
     @property
     def busy(self) -> bool:
         """Whether something is still on its way."""
-        return self._paused or bool(self._queue)
+        return self._paused or self._reading or bool(self._queue)
 
     def send(self, segments: list[Segment]) -> None:
         """Queue segments and send what the socket takes now."""
-        if not self._queue and not self._paused and len(segments) == 1:
+        if len(segments) == 1 and not self.busy:
             only = segments[0]
             if not isinstance(only, Slice):
                 self._transport.write(only)
@@ -98,6 +119,8 @@ class Outbox:
         """The socket has taken everything it was given."""
         self._paused = False
         self._pump()
+        if not self.busy:
+            self._drained()
 
     def close(self) -> None:
         """Forget what was not sent; the peer is gone."""
@@ -106,14 +129,23 @@ class Outbox:
 
     def _pump(self) -> None:
         queue = self._queue
-        while queue and not self._paused and not self._reading and not self._closed:
-            first = queue.popleft()
-            if not isinstance(first, Slice):
-                self._write_gathered(first)
-            elif self._fd >= 0 and len(first) >= SENDFILE_BYTES_MIN:
-                self._send_file(first)
-            else:
-                self._send_copy(first)
+        try:
+            while queue and not self._paused and not self._reading and not self._closed:
+                first = queue.popleft()
+                if not isinstance(first, Slice):
+                    self._write_gathered(first)
+                elif self._fd >= 0 and len(first) >= SENDFILE_BYTES_MIN:
+                    self._send_file(first)
+                else:
+                    self._send_copy(first, CHUNK_BYTES)
+        except OSError as error:
+            self._give_up(error)
+
+    def _give_up(self, error: OSError) -> None:
+        """The answer's length is already told: the only honest way out is to hang up."""
+        log.warning("an answer is cut short, since its data cannot be sent: %s", error)
+        self._queue.clear()
+        self._transport.abort()
 
     def _write_gathered(self, first: Bytes) -> None:
         """Write bytes together with the small pieces right behind them: one call, one packet."""
@@ -138,8 +170,8 @@ class Outbox:
             queue.popleft()
         self._transport.write(parts[0] if len(parts) == 1 else b"".join(parts))
 
-    def _send_copy(self, piece: Slice) -> None:
-        head, rest = piece.split(CHUNK_BYTES)
+    def _send_copy(self, piece: Slice, size: int) -> None:
+        head, rest = piece.split(size)
         if rest is not None:
             self._queue.appendleft(rest)
         data = head.read_nowait()
@@ -149,31 +181,27 @@ class Outbox:
         else:
             self._transport.write(data)
 
-    def _cold_read_done(self, data: Bytes | None) -> None:
+    def _cold_read_done(self, data: Bytes | OSError) -> None:
         self._reading = False
         if self._closed:
             return
-        if data is None:
-            # The answer's length is already told: the only honest way out is to hang up.
-            self._queue.clear()
-            self._transport.abort()
+        if isinstance(data, OSError):
+            self._give_up(data)
             return
         self._transport.write(data)
         self._pump()
+        if not self.busy:
+            self._drained()
 
     def _send_file(self, piece: Slice) -> None:
         if not piece.is_resident():
-            self._send_copy(piece)
+            self._send_copy(piece, CHUNK_BYTES)
             return
         try:
             sent = os.sendfile(self._fd, piece.file.fileno(), piece.position, len(piece))
         except BlockingIOError:
             sent = 0
-        except OSError:
-            self._queue.clear()
-            self._transport.abort()
-            return
         rest = piece.split(sent)[1] if sent else piece
         if rest is not None:
-            # The socket is full: the transport sends the next chunk and tells when it is gone.
-            self._send_copy(rest)
+            # The socket is full: the transport sends the next bytes and tells when they are gone.
+            self._send_copy(rest, NUDGE_BYTES)

@@ -22,7 +22,8 @@ from headrace.storage.log import AppendInfo, Log, Origin
 if TYPE_CHECKING:
     from headrace.broker.node import Node
 
-DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+# What says nothing about the disk's health: no room, or no descriptors or memory left for us.
+PASSING = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 # How long an internal writer waits for the disk before it gives up on a sync.
 DURABLE_TIMEOUT_MS = 30_000
 
@@ -110,16 +111,28 @@ class Partition:
             return epoch, self.log.end_offset
         return self.log.epochs.end_offset_for(epoch, self.log.end_offset)
 
-    def append(self, data: memoryview, now_ms: int, origin: Origin = Origin.CLIENT) -> AppendInfo:
+    def append(
+        self,
+        data: memoryview,
+        now_ms: int,
+        origin: Origin = Origin.CLIENT,
+        keys_checked: bool = False,
+    ) -> AppendInfo:
         """Write batches at the end; durable once `high_watermark` has passed them.
 
         Raises KafkaError for what is refused or cannot be written; then nothing was written.
         """
         log = self.log
         try:
-            info = log.append(data, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin)
+            info = log.append(
+                data,
+                leader_epoch=self.leader_epoch,
+                now_ms=now_ms,
+                origin=origin,
+                keys_checked=keys_checked,
+            )
         except OSError as error:
-            if error.errno not in DISK_FULL:
+            if error.errno not in PASSING:
                 self._node.fail_log_dir(self.log.dir, error)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the disk refused: {error}") from error
         if not info.duplicate:
@@ -141,9 +154,10 @@ class Partition:
         return info
 
     @property
-    def recompresses(self) -> bool:
-        """Whether the topic may want batches under another codec than the producer's."""
-        return self.log.config.compression_type != "producer"
+    def opaque(self) -> bool:
+        """Whether batches are stored as they are sent, without a look at their records."""
+        config = self.log.config
+        return config.compression_type == "producer" and not config.is_compacted
 
     @property
     def is_awaited(self) -> bool:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Hashable, Iterable
 
 from headrace.broker.timers import Timers
 from headrace.timing.wheel import Entry
+
+log = logging.getLogger(__name__)
 
 
 class Waiting:
@@ -61,7 +64,15 @@ class Purgatory:
         watchers = self._by_key.get(key)
         if watchers:
             for waiting in tuple(watchers):
-                if not waiting.done and waiting.try_complete():
+                if waiting.done:
+                    continue
+                try:
+                    completed = waiting.try_complete()
+                except Exception:
+                    # One request's trouble must not keep the others waiting.
+                    log.exception("a waiting request failed")
+                    completed = True
+                if completed:
                     self.forget(waiting)
 
     def expire_all(self) -> None:

@@ -15,6 +15,7 @@ from headrace.broker.connection import Connection
 from headrace.broker.dispatch import Dispatcher
 from headrace.broker.outbox import ThreadReader
 from headrace.config import ConfigError, Endpoint
+from headrace.protocol.primitives import ProtocolError
 
 if TYPE_CHECKING:
     from headrace.broker.node import Node
@@ -26,6 +27,12 @@ DRAIN_POLL_SECONDS = 0.005
 TICK_SECONDS = 1.0
 # How soon a connection that waits for room in the queues is looked at again.
 FEED_SECONDS = 0.001
+# A client that stops in the middle of a large frame holds memory that others may need.
+FRAME_STALL_TICKS = 30
+PRODUCE_KEY = 0
+# Only produces carry data; any other request this large is a mistake or an attack, and decoding
+# a hundred megabytes of tiny elements would stop the loop for minutes.
+CONTROL_FRAME_BYTES_MAX = 4 * 1024 * 1024
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +55,7 @@ class Server:
         self.reader = ThreadReader(node.loop, node.read_pool, self._count_cold_read)
         self.tick = 0
         self._node = node
-        self._loop = node.loop
+        self.loop = node.loop
         idle_ms = settings.int("connections.max.idle.ms")
         self._idle_ticks = max(1, idle_ms // 1000) if idle_ms >= 0 else 0
         self._connections_max = settings.int("max.connections")
@@ -76,7 +83,7 @@ class Server:
         if not self._node.settings.bool("headrace.allow.insecure.listen"):
             require_loopback(endpoint)
         try:
-            self._listener = await self._loop.create_server(
+            self._listener = await self.loop.create_server(
                 lambda: Connection(self), host, endpoint.port, backlog=self._backlog
             )
         except OSError as error:
@@ -87,7 +94,7 @@ class Server:
             raise ListenError(
                 error.errno, f"cannot listen on {endpoint.host}:{endpoint.port}: {reason}{hint}"
             ) from error
-        self._ticker = self._loop.call_later(TICK_SECONDS, self._on_tick)
+        self._ticker = self.loop.call_later(TICK_SECONDS, self._on_tick)
         bound = self._listener.sockets[0].getsockname()
         return endpoint.host or bound[0], bound[1]
 
@@ -102,8 +109,8 @@ class Server:
             connection.finish()
         # Nobody needs to wait for data that this broker will not take any more.
         self._node.fetches.expire_all()
-        deadline = self._loop.time() + DRAIN_SECONDS
-        while self._connections and self._loop.time() < deadline:
+        deadline = self.loop.time() + DRAIN_SECONDS
+        while self._connections and self.loop.time() < deadline:
             await asyncio.sleep(DRAIN_POLL_SECONDS)
 
     async def close(self) -> None:
@@ -148,41 +155,50 @@ class Server:
                 del self._per_ip[connection.peer]
 
     def queue_full(self, connection: Connection) -> bool:
-        """Whether this connection must wait until the node holds fewer requests or bytes."""
-        if not self.pool.exhausted and self._node.produces.size < self._requests_max:
+        """Whether this connection must wait until the node holds fewer requests."""
+        # Each connection may always have one request of its own under way.
+        if self._node.produces.size < self._requests_max or connection.idle:
             return False
-        if connection.idle and not self.pool.exhausted:
-            return False  # each connection may always have one request of its own under way
+        self.starve(connection)
+        return True
+
+    def starve(self, connection: Connection) -> None:
+        """Execute nothing more for a connection until there is room."""
         connection.stall()
         if not self._starved:
-            self._loop.call_later(FEED_SECONDS, self._feed)
+            self.loop.call_later(FEED_SECONDS, self._feed)
         self._starved[connection] = None
-        return True
+
+    def check_frame(self, size: int, api_key: int) -> None:
+        """Refuse a frame that is larger than its API may send."""
+        limit = self.frame_bytes_max
+        if api_key != PRODUCE_KEY:
+            limit = min(limit, CONTROL_FRAME_BYTES_MAX)
+        if size > limit:
+            raise ProtocolError(f"frame of {size} bytes for API {api_key}; {limit} are the most")
 
     def _feed(self) -> None:
         """Let stalled connections go on as room appears."""
-        while self._starved and not self.pool.exhausted:
-            if self._node.produces.size >= self._requests_max:
-                break
-            connection = next(iter(self._starved))
-            del self._starved[connection]
-            connection.unstall()
-        if self._starved:
-            self._loop.call_later(FEED_SECONDS, self._feed)
+        starved = tuple(self._starved)
+        self._starved.clear()
+        for connection in starved:
+            connection.unstall()  # it comes back if there is still no room
 
     def _on_tick(self) -> None:
         self.tick += 1
-        self._ticker = self._loop.call_later(TICK_SECONDS, self._on_tick)
-        if self._idle_ticks and self.tick % max(1, min(self._idle_ticks // 4, 60)) == 0:
+        self._ticker = self.loop.call_later(TICK_SECONDS, self._on_tick)
+        if self.tick % max(1, min(self._idle_ticks // 4, FRAME_STALL_TICKS // 2)) == 0:
             self._reap()
 
     def _reap(self) -> None:
         """Close connections that nothing happened on for `connections.max.idle.ms`."""
-        oldest = self.tick - self._idle_ticks
+        oldest = self.tick - self._idle_ticks if self._idle_ticks else 0
         for connection in tuple(self._connections):
-            if connection.last_tick < oldest and connection.idle:
+            if (connection.last_tick < oldest and connection.idle) or (
+                connection.is_mid_frame and connection.last_tick < self.tick - FRAME_STALL_TICKS
+            ):
                 self.metrics.connections_reaped.value += 1
-                connection.close()
+                connection.abort()
 
     def _count_cold_read(self) -> None:
         self.metrics.cold_reads.value += 1

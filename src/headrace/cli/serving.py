@@ -77,6 +77,17 @@ def serve(options: ServeOptions, announce: Callable[[Broker, Settings], None]) -
     run_loop(_serve(settings, announce))
 
 
+def raise_descriptor_limit() -> None:
+    """Use as many descriptors as the system allows: connections and segments need one each."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        # macOS refuses what it calls its own limit; then the old one stays.
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
 def run_loop(main: Coroutine[None, None, None]) -> None:
     """Run a coroutine on uvloop where there is one."""
     new_loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop

@@ -37,21 +37,26 @@ def listeners(settings: Settings) -> list[Endpoint]:
 
 def advertised_listeners(settings: Settings) -> list[Endpoint]:
     """The endpoints told to clients: `advertised.listeners`, or `listeners` when it is unset."""
-    if not settings.list("advertised.listeners"):
-        return listeners(settings)
-    endpoints = _endpoints(settings, "advertised.listeners")
+    given = settings.list("advertised.listeners")
+    endpoints = _endpoints(settings, "advertised.listeners" if given else "listeners")
     bound = {endpoint.name for endpoint in listeners(settings)}
     for endpoint in endpoints:
         if endpoint.name not in bound:
             reason = f"{endpoint.name} is not among the listeners ({', '.join(sorted(bound))})"
             raise ConfigError("advertised.listeners", reason)
         if endpoint.host in ("", "0.0.0.0", "::"):
-            raise ConfigError("advertised.listeners", f"{endpoint}: clients cannot connect to any")
+            raise ConfigError(
+                "advertised.listeners",
+                f"clients cannot connect to {endpoint}: name the address that they shall use, "
+                f"such as {endpoint.name}://this-machine:{endpoint.port}",
+            )
     return endpoints
 
 
 def check_listeners(settings: Settings) -> None:
     """Raise ConfigError if the listener settings do not fit together."""
+    if len(listeners(settings)) > 1:
+        raise ConfigError("listeners", "only one listener is supported today")
     advertised_listeners(settings)
 
 

@@ -51,7 +51,7 @@ class File(Protocol):
         """Keep the descriptor open until close, so that renaming the path cannot matter."""
 
     def close(self) -> None:
-        """Give the descriptor back; later calls open the path again."""
+        """Give the descriptor back for good: by then another file may have the path."""
 
 
 class Lock(Protocol):
@@ -132,6 +132,7 @@ class OsFile:
     """A file of the operating system, opened when first used."""
 
     __slots__ = (
+        "_closed",
         "_descriptor",
         "_fs",
         "_held",
@@ -147,6 +148,7 @@ class OsFile:
         self.size = size
         self._fs = fs
         self._descriptor: _Descriptor | None = None
+        self._closed = False
         self._held = False
         self._synced_size = size
         self._sync_error: OSError | None = None
@@ -158,6 +160,8 @@ class OsFile:
         return not self._held and self._synced_size == self.size
 
     def _open(self, flags: int = _FLAGS) -> _Descriptor:
+        if self._closed:
+            raise FileNotFoundError(errno.ENOENT, "the file is closed", self.path)
         descriptor = _Descriptor(os.open(self.path, flags, 0o644))
         self._descriptor = descriptor
         self._fs._opened(self)
@@ -242,6 +246,7 @@ class OsFile:
 
     def close(self) -> None:
         self._held = False
+        self._closed = True
         self._fs._closed(self)
         self._descriptor = None
 

@@ -165,12 +165,19 @@ class Log:
         return sum(segment.file.size for segment in self.segments)
 
     def append(
-        self, data: memoryview, *, leader_epoch: int, now_ms: int, origin: Origin = _CLIENT
+        self,
+        data: memoryview,
+        *,
+        leader_epoch: int,
+        now_ms: int,
+        origin: Origin = _CLIENT,
+        keys_checked: bool = False,
     ) -> AppendInfo:
         """Write batches at the end; durable once `synced_offset` has passed them.
 
-        The memory given is changed: it gets its offsets. Raises KafkaError for what is refused and
-        OSError for a disk fault; either way nothing of a client's batch is left in the log.
+        The memory given is changed: it gets its offsets. On a compacted topic every record is
+        looked at for its key, unless the caller has done so. Raises KafkaError for what is refused
+        and OSError for a disk fault; either way nothing of a client's batch is left in the log.
         """
         if origin is not _CLIENT:
             return self._append_internal(data, leader_epoch, now_ms, origin)
@@ -213,7 +220,7 @@ class Log:
                 append_time_ms = max_timestamp = now_ms
             else:
                 appending.check_create_time(base_timestamp, max_timestamp, now_ms, self._config)
-            if self._config.is_compacted:
+            if self._config.is_compacted and not keys_checked:
                 appending.check_keys(data)
         transactional = attributes & TRANSACTIONAL_BIT != 0
         producer = None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from headrace.protocol.batch import iter_records
 from headrace.protocol.errors import ErrorCode, KafkaError
+from headrace.storage.repair import check_aborted
 from headrace.storage.scan import BadBatch, iter_checked
 from headrace.storage.sparse_index import CorruptIndex
 
@@ -69,6 +70,9 @@ def aborted_transactions(log: Log, from_offset: int, upto: int) -> list[tuple[in
     """(producer id, first offset) of the aborted transactions that overlap a range."""
     found: list[tuple[int, int]] = []
     segments = list(log.segments)
+    for segment in segments:
+        if not segment.aborted.is_vouched:
+            check_aborted(log, segment)
     for index, segment in enumerate(segments):
         if index + 1 < len(segments) and segments[index + 1].base_offset <= from_offset:
             continue

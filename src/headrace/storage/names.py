@@ -8,6 +8,7 @@ LOG = ".log"
 OFFSET_INDEX = ".index"
 TIME_INDEX = ".timeindex"
 TXN_INDEX = ".txnindex"
+TXN_CHECKSUM = ".txncrc"
 SNAPSHOT = ".snapshot"
 RECENT_BATCHES = ".batches"
 
@@ -15,7 +16,7 @@ DELETED = ".deleted"
 CLEANED = ".cleaned"
 SWAP = ".swap"
 
-SEGMENT_SUFFIXES = (LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX)
+SEGMENT_SUFFIXES = (LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX, TXN_CHECKSUM)
 DELETED_FOLDER = "-delete"
 
 EPOCHS = "leader-epoch-checkpoint"

@@ -103,6 +103,8 @@ class _Opener:
         opening = self.opening
         if not self.segments:
             self._add_segment(opening.start_offset)
+        elif not self._epochs_agree():
+            self._distrust_epochs("they do not agree with the log")
         end_offset = self._clean_end() if opening.clean else None
         recovered = end_offset is None
         if end_offset is None:
@@ -175,10 +177,15 @@ class _Opener:
     def _load_epochs(self) -> None:
         try:
             self.epochs = EpochCache.load(self.fs, self.folder)
-        except (CorruptCheckpoint, UnicodeDecodeError) as error:
-            _log.error("%s: epochs are read from the log again: %s", self.folder, error)
-            self.opening.clean = False
-            self.recovery_point = 0
+        except CorruptCheckpoint as error:
+            self._distrust_epochs(str(error))
+
+    def _distrust_epochs(self, reason: str) -> None:
+        """Have the whole log checked, and the epochs read from it on the way."""
+        _log.error("%s: epochs are read from the log again: %s", self.folder, reason)
+        self.epochs = EpochCache([])
+        self.opening.clean = False
+        self.recovery_point = 0
 
     def _open_segment(self, base_offset: int, sizes: dict[str, int]) -> Segment:
         try:
@@ -230,27 +237,25 @@ class _Opener:
                 self.recovery_point,
             )
             return None
-        if not self._epochs_agree(end_offset):
-            _log.error("%s: epochs do not agree with the log, they are read from it", self.folder)
-            self.epochs = EpochCache([])
-            self.recovery_point = 0
-            return None
         # What was read is in memory: a thousand logs need not hold two thousand more descriptors.
         last.offsets.close()
         last.times.close()
         return end_offset
 
-    def _epochs_agree(self, end_offset: int) -> bool:
+    def _epochs_agree(self) -> bool:
         """Whether the batches where the last epoch begins say the same; the file has no CRC."""
         rows = self.epochs.rows()
         first_base = self.segments[0].base_offset
         if not rows:
             return True
         if rows[0][1] > max(first_base, self.opening.start_offset):
-            return end_offset == first_base
+            return not any(segment.size for segment in self.segments)
         epoch, start = rows[-1]
-        first = self._batch_at(start)
-        before = self._batch_at(start - 1) if len(rows) > 1 and start > first_base else None
+        try:
+            first = self._batch_at(start)
+            before = self._batch_at(start - 1) if len(rows) > 1 and start > first_base else None
+        except BadBatch:
+            return True  # the log is damaged there and cannot tell
         return (first is None or first.leader_epoch in (epoch, NO_EPOCH)) and (
             before is None or before.leader_epoch < epoch
         )
@@ -329,7 +334,7 @@ class _Opener:
             _log.warning("%s is checked from its start: %s", segment.file.path, error)
         segment.index_damaged = False
         segment.reset_indexes()
-        segment.aborted.reset([])
+        segment.aborted.keep_below(self.recovery_point)
         return 0, segment.base_offset
 
     def _recovery_position(self, segment: Segment) -> tuple[int, int]:

@@ -1,16 +1,25 @@
-"""Making the indexes of a segment again from its batches."""
+"""Making the indexes of a segment again from its batches, when they turn out to be wrong."""
 
 from __future__ import annotations
 
 import logging
 import threading
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from headrace.protocol.batch import BatchHeader
+from headrace.protocol.batch import BatchHeader, InvalidBatch
+from headrace.protocol.errors import ErrorCode, KafkaError
+from headrace.storage.epochs import EpochCache
 from headrace.storage.offset_index import OffsetIndex
+from headrace.storage.replay import load_snapshot, replay_segment
 from headrace.storage.scan import BadBatch, iter_checked
 from headrace.storage.segment import Segment
+from headrace.storage.sparse_index import CorruptIndex
 from headrace.storage.time_index import TimeIndex
+from headrace.storage.txn_index import AbortedTxn
+
+if TYPE_CHECKING:
+    from headrace.storage.log import Log
 
 _log = logging.getLogger(__name__)
 _REBUILT = ".rebuilt.tmp"
@@ -51,6 +60,70 @@ def rebuild_indexes(segment: Segment, end_offset: int) -> None:
             index.renamed(path)
         segment.offsets, segment.times = fresh.offsets, fresh.times
         segment.index_damaged = False
+
+
+def check_aborted(log: Log, segment: Segment) -> None:
+    """Compare a transaction index with the log, and make it again if they disagree.
+
+    Raises KafkaError when the log is damaged too: without the index aborted records would be seen.
+    """
+    try:
+        entries = segment.aborted.aborted  # which may bring a checksum that vouches for them
+        if segment.aborted.is_vouched or all(_is_truthful(log, segment, e) for e in entries):
+            segment.aborted.is_vouched = True
+            return
+    except (CorruptIndex, BadBatch) as error:
+        _log.warning("%s: %s", segment.aborted.path, error)
+    _log.warning("%s is built again from its log", segment.aborted.path)
+    segment.aborted.reset(_find_aborted(log, segment))
+
+
+def _is_truthful(log: Log, segment: Segment, entry: AbortedTxn) -> bool:
+    """Whether the producer's marker is where an entry says, and its first batch, if still there."""
+    found = segment.locate(entry.last_offset)
+    if found is None or not found[1].is_control:
+        return False
+    marker = found[1]
+    if (marker.last_offset, marker.producer_id) != (entry.last_offset, entry.producer_id):
+        return False
+    for holder in reversed(log.segments):
+        if holder.base_offset <= entry.first_offset:
+            begun = holder.locate(entry.first_offset)
+            if begun is None or begun[1].base_offset > entry.first_offset:
+                return True  # compacted away
+            first = begun[1]
+            return (first.base_offset, first.producer_id, first.is_transactional) == (
+                entry.first_offset,
+                entry.producer_id,
+                True,
+            )
+    return True  # deleted
+
+
+class _Collected:
+    """Aborted transactions in memory."""
+
+    def __init__(self) -> None:
+        self.aborted: list[AbortedTxn] = []
+
+    def append(self, entry: AbortedTxn) -> None:
+        self.aborted.append(entry)
+
+
+def _find_aborted(log: Log, segment: Segment) -> list[AbortedTxn]:
+    producers, start = load_snapshot(log.fs, log.dir, log.fs.list(log.dir), segment.base_offset)
+    collected = _Collected()
+    try:
+        for each in log.segments:
+            if start <= each.base_offset <= segment.base_offset or each is segment:
+                aborted = collected if each is segment else _Collected()
+                replay_segment(each, start, producers, EpochCache([]), aborted)
+    except (BadBatch, InvalidBatch) as error:
+        raise KafkaError(
+            ErrorCode.CORRUPT_MESSAGE,
+            f"{segment.aborted.path} is damaged and cannot be built again: {error}",
+        ) from error
+    return collected.aborted
 
 
 def _credible_batches(segment: Segment, end_offset: int) -> Iterator[tuple[int, BatchHeader]]:

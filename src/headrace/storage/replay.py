@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection
+from typing import Protocol
 
 from headrace.protocol.batch import BatchHeader, InvalidBatch
 from headrace.protocol.control import ControlType, parse_marker
@@ -17,9 +18,16 @@ from headrace.storage.files import Buffer, FileSystem
 from headrace.storage.producers import Producers
 from headrace.storage.scan import SCAN_CHUNK_BYTES, BadBatch, iter_headers
 from headrace.storage.segment import Segment
-from headrace.storage.txn_index import AbortedTxn, TxnIndex
+from headrace.storage.txn_index import AbortedTxn
 
 _log = logging.getLogger(__name__)
+
+
+class AbortedTxns(Protocol):
+    """Where aborted transactions are written down: an index, or a list in memory."""
+
+    def append(self, entry: AbortedTxn) -> None:
+        """Add an entry unless it is there already."""
 
 
 def replay(
@@ -27,7 +35,7 @@ def replay(
     batch: Buffer | None,
     producers: Producers,
     epochs: EpochCache,
-    aborted: TxnIndex,
+    aborted: AbortedTxns,
 ) -> None:
     """Apply one batch; its bytes are needed only of control batches."""
     if header.leader_epoch > epochs.latest:
@@ -50,7 +58,7 @@ def replay(
 
 
 def _replay_marker(
-    header: BatchHeader, batch: Buffer, producers: Producers, aborted: TxnIndex
+    header: BatchHeader, batch: Buffer, producers: Producers, aborted: AbortedTxns
 ) -> None:
     marker = parse_marker(batch)
     if marker is None:
@@ -64,12 +72,7 @@ def _replay_marker(
         header.max_timestamp,
         is_abort,
     )
-    known = aborted.aborted
-    if (
-        completed is not None
-        and is_abort
-        and (not known or known[-1].last_offset < completed.last_offset)
-    ):
+    if completed is not None and is_abort:
         aborted.append(
             AbortedTxn(
                 completed.producer_id,
@@ -89,10 +92,18 @@ def rebuild_producers(
     epochs: EpochCache,
 ) -> Producers:
     """The producers at the end of a log: the newest sound snapshot and the batches since then."""
+    producers, start = load_snapshot(fs, folder, present, snapshot_offset_max)
+    replay_from(segments, start, producers, epochs)
+    return producers
+
+
+def load_snapshot(
+    fs: FileSystem, folder: str, present: Collection[str], offset_max: int
+) -> tuple[Producers, int]:
+    """The producers of the newest sound snapshot up to an offset, and its own offset."""
     producers = Producers()
-    start = 0
     for offset in reversed(snapshots.offsets(present)):
-        if offset > snapshot_offset_max:
+        if offset > offset_max:
             continue
         try:
             restored = snapshots.read(fs, folder, offset)
@@ -101,10 +112,8 @@ def rebuild_producers(
             continue
         for producer in restored:
             producers.restore(producer)
-        start = offset
-        break
-    replay_from(segments, start, producers, epochs)
-    return producers
+        return producers, offset
+    return producers, 0
 
 
 def replay_from(
@@ -115,14 +124,19 @@ def replay_from(
         if index + 1 < len(segments) and segments[index + 1].base_offset <= offset:
             continue
         try:
-            _replay_segment(segment, offset, producers, epochs)
+            replay_segment(segment, offset, producers, epochs, segment.aborted)
         except (BadBatch, InvalidBatch) as error:
             _log.error("%s: producer state is incomplete: %s", segment.file.path, error)
 
 
-def _replay_segment(
-    segment: Segment, offset: int, producers: Producers, epochs: EpochCache
+def replay_segment(
+    segment: Segment,
+    offset: int,
+    producers: Producers,
+    epochs: EpochCache,
+    aborted: AbortedTxns,
 ) -> None:
+    """Apply the batches of one segment from an offset on; raises BadBatch and InvalidBatch."""
     start = 0
     if offset > segment.base_offset:
         found = segment.locate(offset)
@@ -132,4 +146,4 @@ def _replay_segment(
     file = segment.file
     for position, header in iter_headers(file, start, segment.size, chunk_bytes=SCAN_CHUNK_BYTES):
         batch = file.pread(header.size, position) if header.is_control else None
-        replay(header, batch, producers, epochs, segment.aborted)
+        replay(header, batch, producers, epochs, aborted)

@@ -199,12 +199,8 @@ class Segment:
 
     def unsynced_index_files(self) -> list[File]:
         """Index files with entries that were never handed to a sync."""
-        files = (
-            self.offsets.unsynced_file(),
-            self.times.unsynced_file(),
-            self.aborted.unsynced_file(),
-        )
-        return [file for file in files if file is not None]
+        files = self.offsets.unsynced_file(), self.times.unsynced_file()
+        return [file for file in files if file is not None] + self.aborted.unsynced_files()
 
     def learn_times(self, sealed: bool = True) -> None:
         """Read the first and the greatest timestamp of a loaded segment.
@@ -388,7 +384,8 @@ class Segment:
         return end_offset
 
     def files(self) -> list[str]:
-        return [self.file.path, self.offsets.path, self.times.path, self.aborted.path]
+        indexes = [self.offsets.path, self.times.path]
+        return [self.file.path, *indexes, self.aborted.path, self.aborted.checksum_path]
 
     def rename(self, fs: FileSystem, suffix: str) -> None:
         """Add a suffix to the names of all files that exist, keeping readers on the same bytes."""

@@ -175,12 +175,14 @@ class SparseIndex:
         if self._on_disk == self.count:
             self._warm = None if self.count else _Warm(0, [], [])
             self._page = None
-            if self._file is not None and not self._unsynced:
-                self._file.close()
+            if not self._unsynced:
+                self.close()
 
     def close(self) -> None:
+        """Give the descriptor back; the next search opens the file again."""
         if self._file is not None:
             self._file.close()
+            self._file = None
 
     def renamed(self, path: str) -> None:
         """Follow a rename of the file."""

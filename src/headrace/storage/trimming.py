@@ -10,7 +10,7 @@ import os
 from typing import TYPE_CHECKING
 
 from headrace.protocol.errors import ErrorCode, KafkaError
-from headrace.storage import names
+from headrace.storage import names, snapshots
 from headrace.storage.replay import rebuild_producers
 from headrace.storage.segment import Segment
 
@@ -93,6 +93,9 @@ def truncate_to(log: Log, offset: int, now_ms: int) -> None:
         log.fs, log.dir, log.fs.list(log.dir), log.segments, log.end_offset, log.epochs
     )
     log.high_watermark = min(log.high_watermark, end_offset)
+    # Those above are gone, and one below may not be durable.
+    for path, content in snapshots.contents(log.dir, end_offset, log.producers).items():
+        log.fs.write_atomic(path, content)
 
 
 def restart_at(log: Log, offset: int, now_ms: int) -> None:

@@ -83,8 +83,13 @@ def put(
         codec=codec,
     )
     info = log.append(memoryview(batch), leader_epoch=0, now_ms=timestamp)
-    log.high_watermark = log.end_offset
+    settle(log)
     return info.base_offset
+
+
+def settle(log: Log) -> None:
+    """As after a sync and a checkpoint, without the wait for the disk."""
+    log.high_watermark = log.recovery_point = log.end_offset
 
 
 def end(log: Log, producer_id: int, control: ControlType) -> None:
@@ -96,7 +101,7 @@ def end(log: Log, producer_id: int, control: ControlType) -> None:
         timestamp=START_MS,
     )
     log.append(memoryview(marker), leader_epoch=0, now_ms=START_MS, origin=Origin.COORDINATOR)
-    log.high_watermark = log.end_offset
+    settle(log)
 
 
 def read_all(log: Log) -> list[Record]:

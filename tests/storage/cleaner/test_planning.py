@@ -111,6 +111,13 @@ def test_an_open_transaction_holds_the_cleaner_back(bench: Bench) -> None:
     assert examine(log, None, START_MS).first_uncleanable_offset == 3
 
 
+def test_segments_above_the_recovery_point_wait_for_a_checkpoint(bench: Bench) -> None:
+    log = bench.log()
+    bases = three_segments(log)
+    log.recovery_point = bases[1]
+    assert examine(log, None, START_MS).first_uncleanable_offset == bases[1]
+
+
 def test_a_checkpoint_outside_the_log_is_not_believed(bench: Bench) -> None:
     log = bench.log()
     three_segments(log)

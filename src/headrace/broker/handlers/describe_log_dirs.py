@@ -31,20 +31,16 @@ async def describe_log_dirs(
 ) -> DescribeLogDirsResponse:
     """Say which partitions each data folder holds, their sizes, and how much room is left."""
     logs_by_dir: defaultdict[str, list[Log]] = defaultdict(list)
+    wanted = None
+    if request.topics is not None:
+        wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
     for log in node.logs:
-        if _is_wanted(request, log):
+        if wanted is None or (log.topic, log.partition) in wanted:
             logs_by_dir[node.logs.dir_of(log).path].append(log)
     return DescribeLogDirsResponse(
         results=[
             await _describe(node, log_dir, logs_by_dir[log_dir.path]) for log_dir in node.logs.dirs
         ]
-    )
-
-
-def _is_wanted(request: DescribeLogDirsRequest, log: Log) -> bool:
-    return request.topics is None or any(
-        log.topic == wanted.topic and log.partition in wanted.partitions
-        for wanted in request.topics
     )
 
 

@@ -19,7 +19,10 @@ from headrace.protocol.api.fetch import (
     FetchResponse,
     PartitionData,
 )
+from headrace.protocol.batch import HEADER_BYTES, read_header
+from headrace.protocol.compression import Codec
 from headrace.protocol.errors import ErrorCode, KafkaError
+from headrace.storage import Slice
 from headrace.storage.reading import ColdRead
 
 if TYPE_CHECKING:
@@ -34,6 +37,10 @@ TOPIC_ID_VERSION = 13
 NO_RECORDS = b""
 # How often a fetch is sent to a thread before it waits for the disk itself.
 COLD_TRIES = 64
+# The longest wait: nothing is read from a client that waits, so one that has gone is found out
+# only when it is answered.
+WAIT_MS_MAX = 300_000
+ZSTD_VERSION = 10
 
 log = logging.getLogger(__name__)
 
@@ -41,13 +48,14 @@ log = logging.getLogger(__name__)
 class Fetching:
     """One fetch: reads what is there, and knows whether that is enough to answer."""
 
-    __slots__ = ("_by_id", "_committed", "_node", "_request", "_scope", "enough")
+    __slots__ = ("_by_id", "_committed", "_node", "_request", "_scope", "_version", "enough")
 
     def __init__(self, node: Node, ctx: Context, request: FetchRequest, scope: FetchScope) -> None:
         self._node = node
         self._request = request
         self._scope = scope
         self._committed = request.isolation_level == READ_COMMITTED
+        self._version = ctx.api_version
         self._by_id = ctx.api_version >= TOPIC_ID_VERSION
         self.enough = False
 
@@ -126,6 +134,8 @@ class Fetching:
         )
         if piece is None:
             return 0
+        if self._version < ZSTD_VERSION and starts_with_zstd(piece, wait):
+            raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
         data.records = piece
         if self._committed:
             data.aborted_transactions = [
@@ -133,6 +143,13 @@ class Fetching:
                 for producer_id, first_offset in records.aborted_transactions(offset, limit)
             ]
         return len(piece)
+
+
+def starts_with_zstd(piece: Slice, wait: bool) -> bool:
+    """Whether an old client would choke on the first batch (KIP-110)."""
+    head = piece.split(HEADER_BYTES)[0]
+    header = head.read() if wait else head.read_nowait()
+    return header is not None and read_header(header).codec == Codec.ZSTD
 
 
 class FetchWaiting(Waiting):
@@ -197,7 +214,8 @@ def fetch(
     node.metrics.fetch_waits.value += 1
     pending = Pending()
     partitions = fetching.partitions()
-    node.fetches.park(FetchWaiting(node, fetching, pending), partitions, request.max_wait_ms)
+    wait_ms = min(request.max_wait_ms, WAIT_MS_MAX)
+    node.fetches.park(FetchWaiting(node, fetching, pending), partitions, wait_ms)
     for partition in partitions:
         # A reader at the end waits: what is written must not wait for the flush timer.
         if partition.log.high_watermark < partition.log.end_offset:

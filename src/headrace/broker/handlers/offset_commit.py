@@ -11,6 +11,7 @@ from headrace.broker.registry import handles
 from headrace.coordinator.commits import refused_commit
 from headrace.protocol.api.offset_commit import (
     OffsetCommitRequest,
+    OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
@@ -60,11 +61,15 @@ def _sort_out(
         if ctx.api_version >= TOPIC_ID_VERSION:
             error = ErrorCode.UNKNOWN_TOPIC_ID
             topic.name = partitions.name_of(topic.topic_id) or ""
-        unknown = [p for p in topic.partitions if not partitions.get(topic.name, p.partition_index)]
+        unknown: list[OffsetCommitRequestPartition] = []
+        known: list[OffsetCommitRequestPartition] = []
+        for partition in topic.partitions:
+            served = partitions.get(topic.name, partition.partition_index)
+            (known if served else unknown).append(partition)
         if unknown:
             if topic.name:
                 error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            topic.partitions = [p for p in topic.partitions if p not in unknown]
+            topic.partitions = known
             refused.append(
                 OffsetCommitResponseTopic(
                     name=topic.name,
@@ -86,12 +91,10 @@ def _sort_out(
 def add_refused(response: Message, refused: list[OffsetCommitResponseTopic]) -> Message:
     """Merge the answers for what does not exist into the coordinator's answer."""
     assert isinstance(response, OffsetCommitResponse)
+    by_topic = {(topic.name, topic.topic_id): topic for topic in response.topics}
     for topic in refused:
-        same = next(
-            (t for t in response.topics if (t.name, t.topic_id) == (topic.name, topic.topic_id)),
-            None,
-        )
-        if same is None:
+        same = by_topic.setdefault((topic.name, topic.topic_id), topic)
+        if same is topic:
             response.topics.append(topic)
         else:
             same.partitions.extend(topic.partitions)

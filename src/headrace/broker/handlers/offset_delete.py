@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def offset_delete(node: Node, ctx: Context, request: OffsetDeleteRequest) -> Message | Pending:
     """Forget offsets of topics that no member consumes; answered when that is durable."""
     unknown = [topic for topic in request.topics if node.catalog.get(topic.name) is None]
-    request.topics = [topic for topic in request.topics if topic not in unknown]
+    request.topics = [topic for topic in request.topics if node.catalog.get(topic.name)]
 
     def delete(coordinator: GroupCoordinator, call: Call) -> Result:
         result = coordinator.commits.delete(request, call)

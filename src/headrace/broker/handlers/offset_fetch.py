@@ -5,8 +5,9 @@ v10: topic ids.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
+from headrace.broker.failures import failed_response
 from headrace.broker.groups_shard import Shard
 from headrace.broker.pending import Pending
 from headrace.broker.registry import handles
@@ -23,6 +24,7 @@ from headrace.protocol.api.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from headrace.protocol.errors import ErrorCode, KafkaError
+from headrace.protocol.schema import Message
 
 if TYPE_CHECKING:
     from headrace.broker.context import Context
@@ -34,9 +36,7 @@ TOPIC_ID_VERSION = 10
 
 
 @handles(OffsetFetchRequest, 1, 10)
-def offset_fetch(
-    node: Node, ctx: Context, request: OffsetFetchRequest
-) -> OffsetFetchResponse | Pending:
+def offset_fetch(node: Node, ctx: Context, request: OffsetFetchRequest) -> Message | Pending:
     """Tell what groups have committed; answered when what is told is durable."""
     fetching = Fetching(node, ctx, request)
     waits = {shard for shard in fetching.shards if not shard.is_durable}
@@ -62,6 +62,7 @@ class Fetching:
     def __init__(self, node: Node, ctx: Context, request: OffsetFetchRequest) -> None:
         self._node = node
         self._version = ctx.api_version
+        self._request = request
         self._groups: list[tuple[Shard | None, OffsetFetchResponseGroup]] = []
         groups = request.groups if self._version >= BATCH_VERSION else [_only_group(request)]
         for group in groups:
@@ -89,11 +90,15 @@ class Fetching:
             for shard, group in self._groups
         ]
 
-    def response(self) -> OffsetFetchResponse:
+    def response(self) -> Message:
         """The answer in the shape of the request's version."""
         if self._version >= BATCH_VERSION:
             return OffsetFetchResponse(groups=[group for _, group in self._groups])
         group = self._groups[0][1]
+        if group.error_code and self._version < GROUP_ERROR_VERSION:
+            # The oldest clients look for errors at the partitions only.
+            error = cast(ErrorCode, group.error_code)
+            return failed_response(self._request, OffsetFetchResponse, self._version, error)
         return OffsetFetchResponse(
             error_code=group.error_code,
             topics=[

@@ -22,9 +22,18 @@ from headrace.protocol.api.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from headrace.protocol.batch import check_batch
+from headrace.protocol.batch import (
+    ATTRIBUTES_AT,
+    CODEC_MASK,
+    HEADER_BYTES,
+    TRANSACTIONAL_BIT,
+    check_batch,
+)
+from headrace.protocol.compression import Codec
 from headrace.protocol.errors import ErrorCode, KafkaError
+from headrace.protocol.primitives import ProtocolError
 from headrace.storage import codec_wanted
+from headrace.storage.appending import check_keys
 from headrace.storage.cleaner.recompress import recompress
 
 if TYPE_CHECKING:
@@ -35,8 +44,11 @@ if TYPE_CHECKING:
 
 ACKS_ALL = -1
 TOPIC_ID_VERSION = 13
-# A batch up to this size is recompressed on the loop: handing it to a worker costs more.
-INLINE_BYTES_MAX = 4096
+ZSTD_VERSION = 7
+# The records of a plain batch up to this size are looked at on the loop.
+INLINE_BYTES_MAX = 8 * 1024
+# The attributes' low byte within a batch.
+CODEC_AT = ATTRIBUTES_AT + 1
 
 # What an acks=all produce waits for: a partition, the offset behind its batch, and its result.
 Target = tuple[Partition, int, PartitionProduceResponse]
@@ -94,17 +106,20 @@ def produce(
             results.append(result)
             partition = node.partitions.get(name, data.index) if name is not None else None
             if partition is None:
+                unknown_id = by_id and name is None
                 refuse(
                     result,
-                    ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                    ErrorCode.UNKNOWN_TOPIC_ID
+                    if unknown_id
+                    else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                 )
                 continue
-            if partition.recompresses and data.records is not None:
+            if not partition.opaque and must_be_walked(partition, data.records):
                 # The receive buffer is gone by the time a worker has done its part.
-                data.records = memoryview(bytearray(data.records))
+                data.records = memoryview(bytearray(data.records or b""))
                 unpacked.append((partition, data, result))
                 continue
-            end_offset = append(partition, data, acks, now_ms, result)
+            end_offset = append(partition, data, ctx.api_version, acks, now_ms, result)
             if acks == ACKS_ALL and partition.log.high_watermark < end_offset:
                 targets.append((partition, end_offset, result))
         topics.append(
@@ -114,10 +129,24 @@ def produce(
         )
     response = ProduceResponse(responses=topics)
     if unpacked:
-        return produce_recompressed(node, request, unpacked, targets, response)
+        return produce_walked(node, ctx, request, unpacked, targets, response)
     if targets:
         return park(node, request, targets, response, Pending(holds_line=False))
-    return response if acks else None
+    if acks:
+        return response
+    hang_up_on_errors(response)
+    return None
+
+
+def hang_up_on_errors(response: ProduceResponse) -> None:
+    """Tell a client that wants no answer the only way there is: by closing its connection."""
+    for topic in response.responses:
+        for result in topic.partition_responses:
+            if result.error_code:
+                raise ProtocolError(
+                    f"a produce with acks=0 to {topic.name}-{result.index} failed: "
+                    f"{result.error_message}"
+                )
 
 
 def park(
@@ -136,24 +165,42 @@ def park(
     return pending
 
 
-async def produce_recompressed(
+def must_be_walked(partition: Partition, records: memoryview | None) -> bool:
+    """Whether a batch's records must be looked at by a worker before it is appended.
+
+    On a compacted topic that is so unless the batch is plain and small: what is compressed may be
+    a bomb, whatever its size.
+    """
+    if records is None or len(records) < HEADER_BYTES:
+        return False  # refused by the log
+    if partition.log.config.compression_type != "producer":
+        return True
+    return bool(records[CODEC_AT] & CODEC_MASK) or len(records) > INLINE_BYTES_MAX
+
+
+async def produce_walked(
     node: Node,
+    ctx: Context,
     request: ProduceRequest,
     unpacked: list[tuple[Partition, PartitionProduceData, PartitionProduceResponse]],
     targets: list[Target],
     response: ProduceResponse,
 ) -> ProduceResponse | None:
-    """Finish a produce some of whose batches the topic wants under another codec.
+    """Finish a produce some of whose batches had to be looked into or packed anew.
 
     On cancel, batches that were not appended by then never are; their client has no answer.
     """
     for partition, data, result in unpacked:
         try:
-            data.records = await recompressed(node, partition, data.records)
+            assert data.records is not None
+            data.records = await walked(node, partition, data.records)
         except KafkaError as refused:
             refuse(result, refused.code, refused.message)
             continue
-        end_offset = append(partition, data, request.acks, node.clock.now_ms(), result)
+        now_ms = node.clock.now_ms()
+        end_offset = append(
+            partition, data, ctx.api_version, request.acks, now_ms, result, walked=True
+        )
         if request.acks == ACKS_ALL and partition.log.high_watermark < end_offset:
             targets.append((partition, end_offset, result))
     if targets:
@@ -162,30 +209,32 @@ async def produce_recompressed(
     return response if request.acks else None
 
 
-async def recompressed(
-    node: Node, partition: Partition, records: memoryview | None
-) -> memoryview | None:
-    """The batch under the topic's codec; large ones are repacked by a worker process."""
-    if records is None:
-        return None
+async def walked(node: Node, partition: Partition, records: memoryview) -> memoryview:
+    """A batch whose records are right, under the topic's codec; the walking is a worker's."""
     header = check_batch(records, 0, len(records))
-    codec = codec_wanted(header, partition.log.config)
-    if codec is None or header.size != len(records):
-        return records
-    if header.size <= INLINE_BYTES_MAX:
-        return memoryview(recompress(records, codec))
+    config = partition.log.config
+    if header.size > config.max_message_bytes or header.size != len(records):
+        return records  # refused by the log, which says why
+    codec = codec_wanted(header, config)
     try:
-        return memoryview(await node.workers.run(recompress, bytes(records), codec))
+        if codec is not None:
+            records = memoryview(await node.workers.run(recompress, bytes(records), codec))
+        if config.is_compacted:
+            await node.workers.run(check_keys, bytes(records))
     except WorkerError as error:
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
+    return records
 
 
 def append(
     partition: Partition,
     data: PartitionProduceData,
+    api_version: int,
     acks: int,
     now_ms: int,
     result: PartitionProduceResponse,
+    *,
+    walked: bool = False,
 ) -> int:
     """Append one partition's batch, fill in its result, and return the offset behind it."""
     try:
@@ -205,7 +254,19 @@ def append(
             )
         if data.records is None:
             raise KafkaError(ErrorCode.INVALID_RECORD, "no records")
-        info = partition.append(data.records, now_ms)
+        if len(data.records) >= HEADER_BYTES:
+            attributes = data.records[CODEC_AT]
+            if attributes & TRANSACTIONAL_BIT:
+                check_batch(data.records, 0, len(data.records))  # a flipped bit is not a wish
+                raise KafkaError(
+                    ErrorCode.INVALID_TXN_STATE, "transactions are not supported by this broker"
+                )
+            if api_version < ZSTD_VERSION and attributes & CODEC_MASK == Codec.ZSTD:
+                raise KafkaError(
+                    ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+                    f"zstd needs Produce v{ZSTD_VERSION} or newer",
+                )
+        info = partition.append(data.records, now_ms, keys_checked=walked)
     except KafkaError as refused:
         refuse(result, refused.code, refused.message)
         return -1

@@ -17,7 +17,7 @@ class Candidate(NamedTuple):
 
     log: Log
     first_dirty_offset: int
-    #: The base of the first segment that must not be cleaned: active, undecided or too young.
+    #: The base of the first segment that must not be cleaned: active, undecided, too young.
     first_uncleanable_offset: int
     clean_bytes: int
     dirty_bytes: int
@@ -70,12 +70,17 @@ def examine(log: Log, cleaned_offset: int | None, now_ms: int) -> Candidate:
 
 
 def _cleanable(log: Log, first_dirty_offset: int, now_ms: int) -> int:
-    """How many segments, from the oldest on, may be cleaned; never the active one."""
+    """How many segments, from the oldest on, may be cleaned; never the active one.
+
+    Above the recovery point no durable snapshot speaks for the producers yet: after a crash their
+    last five batches, which they may still repeat, are read from the log, so there they stay.
+    """
     young_ms = now_ms - log.config.min_compaction_lag_ms
+    limit = min(log.last_stable_offset, log.recovery_point)
     segments = log.segments
     for index in range(len(segments) - 1):
         end_offset = segments[index + 1].base_offset
-        if end_offset > log.last_stable_offset:
+        if end_offset > limit:
             return index
         if (
             log.config.min_compaction_lag_ms > 0
