@@ -32,21 +32,26 @@ def test_loopback_is_the_default() -> None:
     ],
 )
 def test_addresses_are_read(text: str, host: str, port: int) -> None:
-    (endpoint,) = listeners(Settings.parse(BROKER_ROWS, {"listeners": text}))
+    given = {
+        "listeners": text,
+        "advertised.listeners": "PLAINTEXT://outside:1",
+        "headrace.allow.insecure.listen": "true",
+    }
+    (endpoint,) = listeners(Settings.parse(BROKER_ROWS, given))
     assert (endpoint.name, endpoint.host, endpoint.port) == ("PLAINTEXT", host, port)
     assert str(endpoint).lower() == text.lower()
 
 
-def test_listeners_may_have_names_of_their_own() -> None:
+def test_a_listener_may_have_a_name_of_its_own() -> None:
     settings = Settings.parse(
         BROKER_ROWS,
         {
             **NAMES,
-            "listeners": "PLAINTEXT://127.0.0.1:1,INTERNAL://127.0.0.1:2",
+            "listeners": "INTERNAL://127.0.0.1:2",
             "advertised.listeners": "INTERNAL://inside:2",
         },
     )
-    assert [endpoint.name for endpoint in listeners(settings)] == ["PLAINTEXT", "INTERNAL"]
+    assert [endpoint.name for endpoint in listeners(settings)] == ["INTERNAL"]
     assert advertised_listeners(settings) == [Endpoint("INTERNAL", "PLAINTEXT", "inside", 2)]
 
 
@@ -57,6 +62,13 @@ def test_listeners_may_have_names_of_their_own() -> None:
         ({"listeners": "PLAINTEXT://127.0.0.1"}, "listeners"),
         ({"listeners": "PLAINTEXT://127.0.0.1:65536"}, "listeners"),
         ({"listeners": "PLAINTEXT://a:1,PLAINTEXT://b:2"}, "listeners"),
+        ({**NAMES, "listeners": "PLAINTEXT://[::1]:1,INTERNAL://[::1]:2"}, "listeners"),
+        ({"listeners": "PLAINTEXT://10.0.0.1:1"}, "listeners"),
+        ({"listeners": "PLAINTEXT://:1"}, "listeners"),
+        (
+            {"listeners": "PLAINTEXT://:1", "headrace.allow.insecure.listen": "true"},
+            "advertised.listeners",
+        ),
         ({"listeners": "SASL_SSL://127.0.0.1:9092"}, "listeners"),
         ({"listener.security.protocol.map": "X:SSL"}, "listener.security.protocol.map"),
         ({"advertised.listeners": "OTHER://a:1"}, "advertised.listeners"),

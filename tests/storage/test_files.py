@@ -88,10 +88,10 @@ def test_files_with_unsynced_bytes_stay_open(tmp_path: Path) -> None:
     assert open_descriptors() - before >= 5
 
 
-def test_close_does_not_pull_the_descriptor_from_under_a_read(tmp_path: Path) -> None:
-    fs = OsFileSystem()
-    file = fs.open(str(tmp_path / "f"), create=True)
-    file.append(b"x" * 10_000)
+def test_eviction_does_not_pull_the_descriptor_from_under_a_read(tmp_path: Path) -> None:
+    fs = OsFileSystem(open_files_max=1)
+    (tmp_path / "f").write_bytes(b"x" * 10_000)
+    file = fs.open(str(tmp_path / "f"))
     wrong: list[object] = []
 
     def read() -> None:
@@ -100,14 +100,23 @@ def test_close_does_not_pull_the_descriptor_from_under_a_read(tmp_path: Path) ->
 
     reader = threading.Thread(target=read)
     reader.start()
-    other = tmp_path / "other"
-    other.write_bytes(b"y" * 100)
+    (tmp_path / "other").write_bytes(b"y" * 100)
     while reader.is_alive():
-        file.close()
-        fd = os.open(other, os.O_RDONLY)  # would get the number of a descriptor closed too early
-        os.close(fd)
+        # Takes the only place, and would get the number of a descriptor closed too early.
+        fs.open(str(tmp_path / "other"))
     reader.join()
     assert wrong == []
+
+
+def test_closed_file_is_not_opened_again(tmp_path: Path) -> None:
+    fs = OsFileSystem()
+    file = fs.open(str(tmp_path / "f"), create=True)
+    file.append(b"old")
+    file.close()
+    file.sync()
+    (tmp_path / "f").write_bytes(b"new")  # of another log with the same name
+    with pytest.raises(FileNotFoundError):
+        file.pread(3, 0)
 
 
 def test_held_files_are_read_after_their_name_is_gone(tmp_path: Path) -> None:

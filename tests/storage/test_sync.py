@@ -11,7 +11,7 @@ from tests.storage.batches import NOW_MS, append, batch, flush, open_test_log, v
 from tests.storage.faulty_files import FaultyFileSystem, PowerLossFileSystem
 
 from headrace.protocol.errors import ErrorCode, KafkaError
-from headrace.storage import Log, LogConfig, Syncer
+from headrace.storage import Log, LogConfig, OsFileSystem, Syncer
 
 SIZE = len(batch([b"x" * 100]))
 
@@ -89,6 +89,26 @@ def test_truncation_during_a_flush_lowers_what_it_synced(log: Log) -> None:
     assert log.synced_offset == 1
     flush(log)
     assert log.synced_offset == 2
+
+
+def test_segments_may_be_removed_while_they_are_synced(tmp_path: Path) -> None:
+    log = open_test_log(
+        OsFileSystem(),
+        str(tmp_path),
+        config=LogConfig(segment_bytes=2 * SIZE, index_interval_bytes=1),
+    )
+    for _ in range(6):
+        append(log, b"x" * 100)
+    pending, saving = log.begin_flush(), log.begin_checkpoint()
+    assert pending is not None
+    assert saving is not None
+    log.truncate_to(1, NOW_MS)
+    pending.run()
+    log.complete_flush(pending)
+    saving.run()
+    log.complete_checkpoint(saving)
+    assert log.offline is None
+    assert log.synced_offset == 1
 
 
 def test_roll_during_a_flush_is_left_to_the_next(log: Log) -> None:

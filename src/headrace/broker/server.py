@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import ipaddress
 import logging
 import socket
 from collections import Counter
@@ -14,7 +13,7 @@ from headrace.broker.buffers import BufferPool
 from headrace.broker.connection import Connection
 from headrace.broker.dispatch import Dispatcher
 from headrace.broker.outbox import ThreadReader
-from headrace.config import ConfigError, Endpoint
+from headrace.config import Endpoint
 from headrace.protocol.primitives import ProtocolError
 
 if TYPE_CHECKING:
@@ -80,8 +79,6 @@ class Server:
     async def start(self, endpoint: Endpoint) -> tuple[str, int]:
         """Listen, and return the address that was bound."""
         host = endpoint.host or None
-        if not self._node.settings.bool("headrace.allow.insecure.listen"):
-            require_loopback(endpoint)
         try:
             self._listener = await self.loop.create_server(
                 lambda: Connection(self), host, endpoint.port, backlog=self._backlog
@@ -202,18 +199,3 @@ class Server:
 
     def _count_cold_read(self) -> None:
         self.metrics.cold_reads.value += 1
-
-
-def require_loopback(endpoint: Endpoint) -> None:
-    """Refuse to listen beyond this machine while nobody has to prove who they are."""
-    host = endpoint.host
-    try:
-        local = host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        local = False
-    if not local:
-        raise ConfigError(
-            "listeners",
-            f"{host or 'every interface'} is not loopback and there is no authentication; listen "
-            "on 127.0.0.1, or say --set headrace.allow.insecure.listen=true on a trusted network",
-        )

@@ -74,6 +74,7 @@ def serve(options: ServeOptions, announce: Callable[[Broker, Settings], None]) -
     """Start a broker, announce it, and serve until SIGINT or SIGTERM; then drain and close."""
     settings = read_settings(options)
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
+    raise_descriptor_limit()
     run_loop(_serve(settings, announce))
 
 

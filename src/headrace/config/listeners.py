@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from dataclasses import dataclass
 
@@ -57,7 +58,24 @@ def check_listeners(settings: Settings) -> None:
     """Raise ConfigError if the listener settings do not fit together."""
     if len(listeners(settings)) > 1:
         raise ConfigError("listeners", "only one listener is supported today")
+    if not settings.bool("headrace.allow.insecure.listen"):
+        _require_loopback(listeners(settings)[0])
     advertised_listeners(settings)
+
+
+def _require_loopback(endpoint: Endpoint) -> None:
+    """Refuse to listen beyond this machine while nobody has to prove who they are."""
+    host = endpoint.host
+    try:
+        local = host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        local = False
+    if not local:
+        raise ConfigError(
+            "listeners",
+            f"{host or 'every interface'} is not loopback and there is no authentication; listen "
+            "on 127.0.0.1, or say --set headrace.allow.insecure.listen=true on a trusted network",
+        )
 
 
 def _endpoints(settings: Settings, setting: str) -> list[Endpoint]:

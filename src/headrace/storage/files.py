@@ -226,6 +226,8 @@ class OsFile:
         # The kernel tells of a failed write-back once and then holds the pages for clean. Who
         # asks next, or at the same time, must not be told that all is well.
         with self._syncing:
+            if self._closed:
+                return  # its segment was removed meanwhile: nothing is left to be made durable
             if self._sync_error is not None:
                 raise self._sync_error
             size = self.size

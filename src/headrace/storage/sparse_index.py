@@ -171,12 +171,13 @@ class SparseIndex:
         self._warm = _Warm(self.count - len(tail), keys, values)
 
     def cool(self) -> None:
-        """Give the memory of a sealed segment's index back; the next search reads the disk."""
+        """Give the memory of a sealed segment's index back; the next search reads the disk.
+
+        The file stays open: a sync of it may be under way.
+        """
         if self._on_disk == self.count:
             self._warm = None if self.count else _Warm(0, [], [])
             self._page = None
-            if not self._unsynced:
-                self.close()
 
     def close(self) -> None:
         """Give the descriptor back; the next search opens the file again."""
