@@ -115,6 +115,8 @@ class Wire:
                 offset = header.next_offset
 
     def create_topic(self, topic: str, partitions: int = 1, **configs: str) -> None:
+        """Make a topic that keeps everything: the timestamps of these tests are old ones."""
+        configs = {"retention_ms": "-1", **configs}
         request = CreateTopicsRequest(
             topics=[
                 CreatableTopic(

@@ -6,19 +6,22 @@ clients, so the tests of two clients differ only in how each client is driven.
 
 from __future__ import annotations
 
+import time
 from base64 import b64encode
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any
+from typing import Any, TypeVar
 
 from tests.interop.wire import Batch, read_batches
 
 Observed = Mapping[str, Any]
+T = TypeVar("T")
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 GROUP_PARTITIONS = 6
 SEEDED_STEP_MS = 1000
+_SETTLE_SECONDS_MAX = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +208,17 @@ CASES: tuple[Case, ...] = (
     Case("create-partitions", _equals({"partitions": 3})),
     Case("delete-records", _equals({"low_watermark": 5, "earliest": 5}), Topic(seeded=10)),
 )
+
+
+def settled(ask: Callable[[], T], wanted: T) -> T:
+    """Ask until the answer is the wanted one; Kafka tells its brokers of a change a little later.
+
+    The last answer if it never is, for the check to complain about.
+    """
+    deadline = time.monotonic() + _SETTLE_SECONDS_MAX
+    while (answer := ask()) != wanted and time.monotonic() < deadline:
+        pass
+    return answer
 
 
 def cases_without(lacks: Mapping[str, str]) -> list[Case]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
@@ -24,6 +24,8 @@ from tests.interop.cases import (
     observer,
 )
 from tests.interop.stage import Stage
+
+T = TypeVar("T")
 
 SECONDS_MAX = 20.0
 LACKS = {"keyless-on-compacted": "takes error 87 for an unknown one"}
@@ -163,17 +165,17 @@ async def create_delete_topic(task: Task) -> Observed:
             made = await admin.create_topics([NewTopic(task.topic, 3, 1)])
             return int(made.topic_errors[0][1])
 
+        async def listed() -> bool:
+            return task.topic in await admin.list_topics()
+
         assert await create() == 0
-        again = await create()
-        listed = task.topic in await admin.list_topics()
-        described = await admin.describe_topics([task.topic])
-        await admin.delete_topics([task.topic])
-        return {
-            "partitions": len(described[0]["partitions"]),
-            "again": again,
-            "listed": listed,
-            "listed_after_delete": task.topic in await admin.list_topics(),
+        observed = {
+            "again": await create(),
+            "listed": await _settled(listed, True),
+            "partitions": await _partitions(admin, task.topic),
         }
+        await admin.delete_topics([task.topic])
+        return {**observed, "listed_after_delete": await _settled(listed, False)}
 
 
 async def configs(task: Task) -> Observed:
@@ -188,14 +190,13 @@ async def configs(task: Task) -> Observed:
         default = await retention()
         settings = {"retention.ms": "7200000"}
         await admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, task.topic, settings)])
-        return {"default": default, "altered": await retention()}
+        return {"default": default, "altered": await _settled(retention, "7200000")}
 
 
 async def create_partitions(task: Task) -> Observed:
     async with _admin(task) as admin:
         await admin.create_partitions({task.topic: NewPartitions(3)})
-        described = await admin.describe_topics([task.topic])
-        return {"partitions": len(described[0]["partitions"])}
+        return {"partitions": await _settled(lambda: _partitions(admin, task.topic), 3)}
 
 
 async def delete_records(task: Task) -> Observed:
@@ -204,6 +205,18 @@ async def delete_records(task: Task) -> Observed:
         deleted = await admin.delete_records({partition: RecordsToDelete(before_offset=5)})
         earliest = await consumer.beginning_offsets([partition])
         return {"low_watermark": deleted[partition], "earliest": earliest[partition]}
+
+
+async def _partitions(admin: Any, topic: str) -> int:
+    return len((await admin.describe_topics([topic]))[0]["partitions"])
+
+
+async def _settled(ask: Callable[[], Awaitable[T]], wanted: T) -> T:
+    """Ask until the answer is the wanted one, as `cases.settled` does."""
+    deadline = time.monotonic() + SECONDS_MAX / 2
+    while (answer := await ask()) != wanted and time.monotonic() < deadline:
+        pass
+    return answer
 
 
 def _settings(task: Task) -> dict[str, Any]:

@@ -35,6 +35,7 @@ from tests.interop.cases import (
     as_text,
     cases_without,
     observer,
+    settled,
 )
 from tests.interop.stage import Stage
 
@@ -203,16 +204,17 @@ def create_delete_topic(task: Task) -> Observed:
             return int(error.args[0].code())
         return 0
 
+    def listed() -> bool:
+        return task.topic in admin.list_topics(timeout=SECONDS_MAX).topics
+
     assert create() == 0
-    again = create()
-    topics = admin.list_topics(timeout=SECONDS_MAX).topics
-    admin.delete_topics([task.topic])[task.topic].result(SECONDS_MAX)
-    return {
-        "partitions": len(topics[task.topic].partitions),
-        "again": again,
-        "listed": task.topic in topics,
-        "listed_after_delete": task.topic in admin.list_topics(timeout=SECONDS_MAX).topics,
+    observed = {
+        "again": create(),
+        "listed": settled(listed, True),
+        "partitions": _partitions(admin, task.topic),
     }
+    admin.delete_topics([task.topic])[task.topic].result(SECONDS_MAX)
+    return {**observed, "listed_after_delete": settled(listed, False)}
 
 
 def configs(task: Task) -> Observed:
@@ -227,14 +229,13 @@ def configs(task: Task) -> Observed:
     entry = ConfigEntry("retention.ms", "7200000", incremental_operation=AlterConfigOpType.SET)
     change = ConfigResource(ResourceType.TOPIC, task.topic, incremental_configs=[entry])
     admin.incremental_alter_configs([change])[change].result(SECONDS_MAX)
-    return {"default": default, "altered": retention()}
+    return {"default": default, "altered": settled(retention, "7200000")}
 
 
 def create_partitions(task: Task) -> Observed:
     admin = AdminClient({"bootstrap.servers": task.bootstrap})
     admin.create_partitions([NewPartitions(task.topic, 3)])[task.topic].result(SECONDS_MAX)
-    topics = admin.list_topics(task.topic, timeout=SECONDS_MAX).topics
-    return {"partitions": len(topics[task.topic].partitions)}
+    return {"partitions": settled(lambda: _partitions(admin, task.topic), 3)}
 
 
 def delete_records(task: Task) -> Observed:
@@ -244,6 +245,10 @@ def delete_records(task: Task) -> Observed:
     asked = TopicPartition(task.topic, 0)
     listed = admin.list_offsets({asked: OffsetSpec.earliest()})[asked].result(SECONDS_MAX)
     return {"low_watermark": deleted.low_watermark, "earliest": listed.offset}
+
+
+def _partitions(admin: AdminClient, topic: str) -> int:
+    return len(admin.list_topics(topic, timeout=SECONDS_MAX).topics[topic].partitions)
 
 
 def _settings(task: Task) -> dict[str, Any]:

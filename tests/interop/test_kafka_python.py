@@ -26,6 +26,7 @@ from tests.interop.cases import (
     as_text,
     cases_without,
     observer,
+    settled,
 )
 from tests.interop.stage import Stage
 
@@ -201,18 +202,17 @@ def create_delete_topic(task: Task) -> Observed:
             created = admin.create_topics(topics, raise_errors=False)
             return int(created["topics"][0]["error_code"])
 
+        def listed() -> bool:
+            return task.topic in admin.list_topics()
+
         assert create() == 0
-        again = create()
-        admin.wait_for_topics([task.topic])
-        listed = task.topic in admin.list_topics()
-        partitions = len(admin.describe_topics([task.topic])[0]["partitions"])
-        admin.delete_topics([task.topic])
-        return {
-            "partitions": partitions,
-            "again": again,
-            "listed": listed,
-            "listed_after_delete": task.topic in admin.list_topics(),
+        observed = {
+            "again": create(),
+            "listed": settled(listed, True),
+            "partitions": _partitions(admin, task.topic),
         }
+        admin.delete_topics([task.topic])
+        return {**observed, "listed_after_delete": settled(listed, False)}
 
 
 def configs(task: Task) -> Observed:
@@ -226,13 +226,13 @@ def configs(task: Task) -> Observed:
         default = retention()
         change = ConfigResource(ConfigResourceType.TOPIC, task.topic, {"retention.ms": "7200000"})
         admin.alter_configs([change])
-        return {"default": default, "altered": retention()}
+        return {"default": default, "altered": settled(retention, "7200000")}
 
 
 def create_partitions(task: Task) -> Observed:
     with _admin(task) as admin:
         admin.create_partitions({task.topic: 3})
-        return {"partitions": len(admin.describe_topics([task.topic])[0]["partitions"])}
+        return {"partitions": settled(lambda: _partitions(admin, task.topic), 3)}
 
 
 def delete_records(task: Task) -> Observed:
@@ -244,6 +244,10 @@ def delete_records(task: Task) -> Observed:
             "low_watermark": deleted[partition]["low_watermark"],
             "earliest": listed[partition].offset,
         }
+
+
+def _partitions(admin: Any, topic: str) -> int:
+    return len(admin.describe_topics([topic])[0]["partitions"])
 
 
 def _settings(task: Task) -> dict[str, Any]:

@@ -6,7 +6,8 @@ import socket
 import struct
 from typing import NamedTuple
 
-_FETCH_KEY, _FETCH_VERSION = 1, 4
+# The first version that may carry zstd.
+_FETCH_KEY, _FETCH_VERSION = 1, 10
 _BATCH_HEADER = struct.Struct(">qiibIhiqqqhii")
 
 
@@ -35,20 +36,21 @@ def read_batches(bootstrap: str, topic: str) -> list[Batch]:
 
 def _fetch(connection: socket.socket, topic: str, offset: int) -> bytes:
     name = topic.encode()
-    body = struct.pack(">iiiib", -1, 0, 0, 1 << 26, 0)
+    body = struct.pack(">iiiibii", -1, 0, 0, 1 << 26, 0, 0, -1)
     body += struct.pack(f">ih{len(name)}s", 1, len(name), name)
-    body += struct.pack(">iiqi", 1, 0, offset, 1 << 26)
+    body += struct.pack(">iiiqqi", 1, 0, -1, offset, -1, 1 << 26)
+    body += struct.pack(">i", 0)
     header = struct.pack(">hhih", _FETCH_KEY, _FETCH_VERSION, 1, -1)
     connection.sendall(struct.pack(">i", len(header) + len(body)) + header + body)
     (size,) = struct.unpack(">i", _receive(connection, 4))
     answer = _receive(connection, size)
-    # correlation id, throttle time, one topic with its name, one partition
-    partition = 4 + 4 + 4 + 2 + len(name) + 4
-    _, error, _, _, aborted = struct.unpack_from(">ihqqi", answer, partition)
+    # correlation id, throttle time, error, session; then one topic with its name, one partition
+    partition = 4 + 4 + 2 + 4 + 4 + 2 + len(name) + 4
+    _, error, _, _, _, aborted = struct.unpack_from(">ihqqqi", answer, partition)
     assert error == 0, f"fetch of {topic} at {offset} failed with error {error}"
     assert aborted <= 0
-    (length,) = struct.unpack_from(">i", answer, partition + 26)
-    return answer[partition + 30 : partition + 30 + max(length, 0)]
+    (length,) = struct.unpack_from(">i", answer, partition + 34)
+    return answer[partition + 38 : partition + 38 + max(length, 0)]
 
 
 def _parse(data: bytes) -> list[Batch]:

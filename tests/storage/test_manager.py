@@ -70,6 +70,23 @@ def test_checkpoint_is_kafkas_and_moves_the_recovery_point(tmp_path: Path) -> No
     assert log.synced_offset == 1
 
 
+def test_checkpoint_of_many_logs_can_be_taken_in_parts(tmp_path: Path) -> None:
+    logs = manager(tmp_path)
+    for partition in range(5):
+        append(logs.create("t", partition, TOPIC_ID), b"v")
+    rounds = 0
+    more = True
+    while more:
+        part = logs.begin_checkpoint(2)
+        part.run()
+        part.complete()
+        more = part.more
+        rounds += 1
+    assert rounds == 3
+    assert all(log.recovery_point == 1 for log in logs)
+    assert (tmp_path / "recovery-point-offset-checkpoint").read_text().count(" 1\n") == 5
+
+
 def test_folder_in_use_is_refused(tmp_path: Path) -> None:
     logs = manager(tmp_path)
     with pytest.raises(LogDirError, match="in use by another broker"):

@@ -128,7 +128,7 @@ class Broker:
         # A last sync may take a while, and nobody is served any more: off the loop.
         self._opened.push_async_callback(node.run_read, node.logs.close)
         node.housekeeping = Housekeeping(node)
-        self._opened.callback(node.housekeeping.close)
+        self._opened.push_async_callback(node.housekeeping.close)
         node.groups = GroupService(node)
         await node.groups.start()
 

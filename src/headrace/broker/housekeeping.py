@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+PURGE_INTERVAL_MS_MIN = 1_000
+
 Chore = Callable[[], Coroutine[object, object, None]]
 
 
@@ -24,6 +27,9 @@ class Housekeeping:
     def __init__(self, node: Node) -> None:
         self._node = node
         self._timers: dict[int, Entry[Callable[[], None]]] = {}
+        self._checkpointing = asyncio.Lock()
+        self._running: set[asyncio.Task[None]] = set()
+        self._closed = False
         self._first_delay_ms = node.settings.int("log.initial.task.delay.ms")
         self._cleaner = Cleaner(
             node.logs, node.workers.run, node.run_read, cleaner_limits(node.settings)
@@ -33,33 +39,42 @@ class Housekeeping:
         """Begin; a chore runs first after its interval or `log.initial.task.delay.ms`."""
         settings = self._node.settings
         self._every(settings.int("log.retention.check.interval.ms"), self.retain)
+        delete_delay_ms = settings.int("log.segment.delete.delay.ms")
+        self._every(max(delete_delay_ms, PURGE_INTERVAL_MS_MIN), self.purge)
         self._every(settings.int("log.flush.offset.checkpoint.interval.ms"), self.checkpoint)
         if settings.bool("log.cleaner.enable"):
             for _ in range(settings.int("log.cleaner.threads")):
                 self._every(settings.int("log.cleaner.backoff.ms"), self.compact)
 
-    def close(self) -> None:
-        """Begin no more runs."""
+    async def close(self) -> None:
+        """Begin no more runs and wait for those under way: the files they touch are closed next."""
+        self._closed = True
         for timer in self._timers.values():
             timer.cancel()
-        self._timers.clear()
+        # A cleaning that goes on in a worker is given up; it has not touched the log yet.
+        await self._node.workers.close()
+        while self._running:
+            await asyncio.wait(self._running)
 
     async def retain(self) -> None:
-        """Delete segments that are too old or too many, and files whose delay is over."""
-        node = self._node
-        now_ms = node.clock.now_ms()
-        deleted = node.logs.run_retention(now_ms)
+        """Delete segments that are too old or too many; their files go with a later purge."""
+        deleted = self._node.logs.run_retention(self._node.clock.now_ms())
         if deleted:
             log.info("retention deleted %d segments", deleted)
-        purge = node.logs.begin_purge(now_ms)
+
+    async def purge(self) -> None:
+        """Remove the files of deleted segments and topics whose delay is over."""
+        purge = self._node.logs.begin_purge(self._node.clock.now_ms())
         if purge is not None:
-            await node.run_read(purge.run)
+            await self._node.run_read(purge.run)
 
     async def checkpoint(self) -> None:
         """Save how far each log is known to be good, so that a crash costs little recovery."""
-        checkpoint = self._node.logs.begin_checkpoint()
-        await self._node.run_read(checkpoint.run)
-        checkpoint.complete()
+        # One at a time: an older one that ends later would take the newer one's offsets back.
+        async with self._checkpointing:
+            checkpoint = self._node.logs.begin_checkpoint()
+            await self._node.run_read(checkpoint.run)
+            checkpoint.complete()
 
     async def compact(self) -> None:
         """Clean the dirtiest logs until none is due."""
@@ -67,16 +82,18 @@ class Housekeeping:
             self._node.metrics.cleanings.value += 1
 
     def _every(self, interval_ms: int, chore: Chore) -> None:
-        async def run() -> None:
-            try:
-                await chore()
-            finally:
-                schedule(interval_ms)
+        def begin() -> None:
+            task = self._node.spawn(chore())
+            self._running.add(task)
+            task.add_done_callback(ended)
+
+        def ended(task: asyncio.Task[None]) -> None:
+            self._running.discard(task)
+            schedule(interval_ms)
 
         def schedule(delay_ms: int) -> None:
-            self._timers[number] = self._node.timers.call_later(
-                delay_ms, lambda: self._node.spawn(run())
-            )
+            if not self._closed:
+                self._timers[number] = self._node.timers.call_later(delay_ms, begin)
 
         number = len(self._timers)
         schedule(min(interval_ms, self._first_delay_ms))

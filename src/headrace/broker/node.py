@@ -65,11 +65,12 @@ class Node:
         self._tasks: set[asyncio.Task[None]] = set()
         self.syncer = Syncer(settings.int("num.io.threads"), self.loop.call_soon_threadsafe)
 
-    def spawn(self, work: Coroutine[object, object, None]) -> None:
+    def spawn(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
         """Run background work; its failure is logged, and closing cancels it."""
         task = self.loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
+        return task
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)

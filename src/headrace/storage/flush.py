@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import threading
 from typing import TYPE_CHECKING
 
-from headrace.storage import names, snapshots, trimming
+from headrace.storage import names, snapshots
 from headrace.storage.checkpoints import format_epochs
 from headrace.storage.files import File
 
@@ -54,21 +55,50 @@ class Checkpoint(Flush):
     point move to `end_offset`.
     """
 
-    __slots__ = ("_contents",)
+    __slots__ = ("_bases", "_contents", "_saving")
 
     def __init__(
         self, log: Log, files: list[File], folders: list[str], contents: dict[str, bytes]
     ) -> None:
         super().__init__(log, files, folders)
+        self._bases = {segment.base_offset for segment in log.segments}
         self._contents = contents
+        self._saving = threading.Lock()
+
+    def run(self) -> None:
+        """Save, sync, and drop the snapshots that this one replaces; as in a flush on failure."""
+        super().run()
+        if self.error is None:
+            with self._saving:
+                if self._contents:
+                    self._remove_older_snapshots()
+
+    def cancel(self, end_offset: int) -> None:
+        """Save nothing from now on, and speak only of what is below end_offset.
+
+        Waits for a save under way: what it wrote is there when this returns, to be removed.
+        """
+        with self._saving:
+            self._contents = {}
+        self.end_offset = min(self.end_offset, end_offset)
 
     def _save(self) -> None:
         fs = self.log.fs
-        for path, data in self._contents.items():
-            temporary = path + names.TEMPORARY
-            fs.write(temporary, data)
-            fs.sync_path(temporary)
-            fs.rename(temporary, path)
+        with self._saving:
+            for path, data in self._contents.items():
+                temporary = path + names.TEMPORARY
+                fs.write(temporary, data)
+                fs.sync_path(temporary)
+                fs.rename(temporary, path)
+
+    def _remove_older_snapshots(self) -> None:
+        """Keep the snapshots that begin a segment, and those that are newer than this one."""
+        try:
+            present = self.log.fs.list(self.log.dir)
+        except FileNotFoundError:
+            return  # the log was deleted meanwhile
+        old = {o for o in snapshots.offsets(present) if o < self.end_offset} - self._bases
+        snapshots.remove(self.log.fs, self.log.dir, present, old)
 
 
 class Unsynced:
@@ -140,10 +170,10 @@ class Unsynced:
         self.complete_flush(log, checkpoint)
         if checkpoint.error is None:
             log.recovery_point = max(log.recovery_point, checkpoint.end_offset)
-            trimming.remove_stray_snapshots(log, checkpoint.end_offset)
 
     def cap(self, end_offset: int) -> None:
-        """A truncation happened: a sync under way speaks only of what was left alone."""
-        for flush in (self._flush, self._checkpoint):
-            if flush is not None:
-                flush.end_offset = min(flush.end_offset, end_offset)
+        """A truncation comes: a sync under way speaks only of what it leaves alone."""
+        if self._flush is not None:
+            self._flush.end_offset = min(self._flush.end_offset, end_offset)
+        if self._checkpoint is not None:
+            self._checkpoint.cancel(end_offset)

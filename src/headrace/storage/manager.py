@@ -231,9 +231,13 @@ class LogManager:
         self._deleted = [row for row in self._deleted if row[0] > now_ms]
         return Purge(self.fs, segments, folders) if segments or folders else None
 
-    def begin_checkpoint(self) -> ManagerCheckpoint:
-        """A checkpoint of every log: run it on another thread, then complete it."""
-        return ManagerCheckpoint(self)
+    def begin_checkpoint(self, logs_max: int | None = None) -> ManagerCheckpoint:
+        """A checkpoint of every log: run it on another thread, then complete it.
+
+        With logs_max of so many logs only, as long as `more` is true to be followed by another;
+        to begin the checkpoint of one log takes a few file operations on this thread.
+        """
+        return ManagerCheckpoint(self, logs_max)
 
     def checkpoint(self) -> None:
         """Save all logs and wait for it; failing ones are offline afterwards."""
@@ -297,13 +301,17 @@ class LogManager:
 class ManagerCheckpoint:
     """One round of saving: logs first, then the recovery points that rely on it."""
 
-    def __init__(self, manager: LogManager) -> None:
+    def __init__(self, manager: LogManager, logs_max: int | None = None) -> None:
+        self.more = False
         self._manager = manager
         self._truncations = manager._truncations
         self._logs: list[Checkpoint] = []
         for log in list(manager):
             if log.offline is not None:
                 continue
+            if logs_max is not None and len(self._logs) >= logs_max:
+                self.more = True
+                break
             try:
                 if (checkpoint := log.begin_checkpoint()) is not None:
                     self._logs.append(checkpoint)

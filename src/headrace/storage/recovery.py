@@ -270,6 +270,7 @@ class _Opener:
     def _recover(self) -> int:
         """Check all batches from the recovery point on, cut what is wrong; the end offset."""
         self.changed = True
+        self.epochs.truncate_end(self.recovery_point)
         end_offset = self.segments[0].base_offset
         for index, segment in enumerate(self.segments):
             following = self.segments[index + 1 :]
@@ -379,9 +380,6 @@ class _Opener:
 
     def _remove_snapshots_above(self, end_offset: int) -> None:
         """Drop snapshots of batches that were lost."""
-        for name in list(self.present):
-            for suffix in (names.SNAPSHOT, names.RECENT_BATCHES):
-                offset = names.parse_offset(name, suffix)
-                if offset is not None and offset > end_offset:
-                    self.fs.remove(os.path.join(self.folder, name))
-                    self.present.discard(name)
+        lost = {offset for offset in snapshots.offsets(self.present) if offset > end_offset}
+        snapshots.remove(self.fs, self.folder, self.present, lost)
+        self.present -= {names.offset_name(offset, names.SNAPSHOT) for offset in lost}

@@ -7,8 +7,9 @@ restart is recognised as well; Kafka ignores that file.
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from struct import Struct
 from struct import error as StructError
 
@@ -124,6 +125,15 @@ def offsets(present: Iterable[str]) -> list[int]:
     """The offsets of the snapshots among some file names, ascending."""
     found = (names.parse_offset(name, names.SNAPSHOT) for name in present)
     return sorted(offset for offset in found if offset is not None)
+
+
+def remove(fs: FileSystem, folder: str, present: Iterable[str], old: Collection[int]) -> None:
+    """Remove the snapshots of some offsets; one that is gone by then is no matter."""
+    for name in present:
+        for suffix in (names.SNAPSHOT, names.RECENT_BATCHES):
+            if names.parse_offset(name, suffix) in old:
+                with contextlib.suppress(FileNotFoundError):
+                    fs.remove(os.path.join(folder, name))
 
 
 def read(fs: FileSystem, folder: str, offset: int) -> list[Producer]:

@@ -6,11 +6,10 @@ removed later, so that readers which already hold a piece of it can finish.
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 from headrace.protocol.errors import ErrorCode, KafkaError
-from headrace.storage import names, snapshots
+from headrace.storage import snapshots
 from headrace.storage.replay import rebuild_producers
 from headrace.storage.segment import Segment
 
@@ -78,6 +77,7 @@ def truncate_to(log: Log, offset: int, now_ms: int) -> None:
     if end_offset < log.start_offset:
         restart_at(log, log.start_offset, now_ms)  # only deleted records would be left
         return
+    log.unsynced.cap(end_offset)
     log.lower_recovery_point(end_offset)
     for segment in log.segments[len(keep) :]:
         segment.remove(log.fs)
@@ -100,6 +100,7 @@ def truncate_to(log: Log, offset: int, now_ms: int) -> None:
 
 def restart_at(log: Log, offset: int, now_ms: int) -> None:
     """Drop everything and begin again, empty, at an offset; durable when this returns."""
+    log.unsynced.cap(0)
     log.lower_recovery_point(0)
     for segment in log.segments:
         segment.remove(log.fs)
@@ -118,22 +119,9 @@ def _ended_at(log: Log, end_offset: int) -> None:
     log.synced_offset = min(log.synced_offset, end_offset)
     log.recovery_point = min(log.recovery_point, end_offset)
     log.high_watermark = min(log.high_watermark, end_offset)
-    log.unsynced.cap(end_offset)
-
-
-def remove_stray_snapshots(log: Log, newest: int) -> None:
-    """Drop snapshots that neither begin a segment nor are the newest."""
-    wanted = {newest, *(segment.base_offset for segment in log.segments)}
-    for name in log.fs.list(log.dir):
-        for suffix in (names.SNAPSHOT, names.RECENT_BATCHES):
-            offset = names.parse_offset(name, suffix)
-            if offset is not None and offset < newest and offset not in wanted:
-                log.fs.remove(os.path.join(log.dir, name))
 
 
 def _remove_snapshots(log: Log, below: int = -1, above: int = 1 << 63) -> None:
-    for name in log.fs.list(log.dir):
-        for suffix in (names.SNAPSHOT, names.RECENT_BATCHES):
-            offset = names.parse_offset(name, suffix)
-            if offset is not None and (offset < below or offset > above):
-                log.fs.remove(os.path.join(log.dir, name))
+    present = log.fs.list(log.dir)
+    old = {offset for offset in snapshots.offsets(present) if offset < below or offset > above}
+    snapshots.remove(log.fs, log.dir, present, old)

@@ -13,6 +13,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.TreeSet;
+import java.util.concurrent.Callable;
 import java.util.concurrent.ConcurrentSkipListSet;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Future;
@@ -283,12 +284,13 @@ public class Interop {
             } catch (ExecutionException error) {
                 again = Errors.forException(error.getCause()).code();
             }
-            boolean listed = admin.listTopics().names().get().contains(topic);
+            Callable<Boolean> isListed = () -> admin.listTopics().names().get().contains(topic);
+            boolean listed = settled(isListed, true);
             int partitions = partitions(admin, topic);
             admin.deleteTopics(List.of(topic)).all().get();
             return Map.of(
                     "partitions", partitions, "again", again, "listed", listed,
-                    "listed_after_delete", admin.listTopics().names().get().contains(topic));
+                    "listed_after_delete", settled(isListed, false));
         }
     }
 
@@ -299,7 +301,8 @@ public class Interop {
             var change = new AlterConfigOp(
                     new ConfigEntry("retention.ms", "7200000"), AlterConfigOp.OpType.SET);
             admin.incrementalAlterConfigs(Map.of(resource, List.of(change))).all().get();
-            return Map.of("default", before, "altered", retention(admin, resource));
+            String after = settled(() -> retention(admin, resource), "7200000");
+            return Map.of("default", before, "altered", after);
         }
     }
 
@@ -311,7 +314,7 @@ public class Interop {
     static Map<String, Object> createPartitions(String topic) throws Exception {
         try (Admin admin = admin()) {
             admin.createPartitions(Map.of(topic, NewPartitions.increaseTo(3))).all().get();
-            return Map.of("partitions", partitions(admin, topic));
+            return Map.of("partitions", settled(() -> partitions(admin, topic), 3));
         }
     }
 
@@ -325,6 +328,16 @@ public class Interop {
                     "low_watermark", deleted.lowWatermark(),
                     "earliest", earliest.partitionResult(partition).get().offset());
         }
+    }
+
+    /** Asks until the answer is the wanted one; Kafka tells its brokers of a change a little later. */
+    static <T> T settled(Callable<T> ask, T wanted) throws Exception {
+        long deadline = System.nanoTime() + WAIT_MAX.toNanos() / 2;
+        T answer = ask.call();
+        while (!answer.equals(wanted) && System.nanoTime() < deadline) {
+            answer = ask.call();
+        }
+        return answer;
     }
 
     static int partitions(Admin admin, String topic) throws Exception {

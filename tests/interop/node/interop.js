@@ -234,11 +234,11 @@ async function createDeleteTopic(topic) {
     await admin.createTopics(made);
     // The client answers false where the broker says that the topic is there already.
     const again = (await admin.createTopics(made)) ? 0 : 36;
-    const listed = (await admin.listTopics()).includes(topic);
+    const isListed = async () => (await admin.listTopics()).includes(topic);
+    const listed = await settled(isListed, true);
     const partitions = await partitionCount(admin, topic);
     await admin.deleteTopics({ topics: [topic] });
-    const after = (await admin.listTopics()).includes(topic);
-    return { partitions, again, listed, listed_after_delete: after };
+    return { partitions, again, listed, listed_after_delete: await settled(isListed, false) };
   });
 }
 
@@ -253,14 +253,14 @@ async function configs(topic) {
     const before = await retention();
     const configEntries = [{ name: 'retention.ms', value: '7200000' }];
     await admin.alterConfigs({ resources: [{ type, name: topic, configEntries }] });
-    return { default: before, altered: await retention() };
+    return { default: before, altered: await settled(retention, '7200000') };
   });
 }
 
 async function createPartitions(topic) {
   return withAdmin(async (admin) => {
     await admin.createPartitions({ topicPartitions: [{ topic, count: 3 }] });
-    return { partitions: await partitionCount(admin, topic) };
+    return { partitions: await settled(() => partitionCount(admin, topic), 3) };
   });
 }
 
@@ -273,6 +273,16 @@ async function deleteRecords(topic) {
     // The client keeps the low watermark of the answer to itself.
     return { low_watermark: Number(low), earliest: Number(low) };
   });
+}
+
+// Asks until the answer is the wanted one; Kafka tells its brokers of a change a little later.
+async function settled(ask, wanted) {
+  const deadline = Date.now() + WAIT_MS / 2;
+  let answer = await ask();
+  while (answer !== wanted && Date.now() < deadline) {
+    answer = await ask();
+  }
+  return answer;
 }
 
 async function partitionCount(admin, topic) {

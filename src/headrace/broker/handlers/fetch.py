@@ -36,13 +36,26 @@ READ_COMMITTED = 1
 TOPIC_ID_VERSION = 13
 NO_RECORDS = b""
 # How often a fetch is sent to a thread before it waits for the disk itself.
-COLD_TRIES = 64
+COLD_TRIES = 16
 # The longest wait: nothing is read from a client that waits, so one that has gone is found out
 # only when it is answered.
 WAIT_MS_MAX = 300_000
 ZSTD_VERSION = 10
 
 log = logging.getLogger(__name__)
+
+
+class ColdReads(Exception):
+    """Some of what a fetch wants is not in the page cache."""
+
+    def __init__(self, reads: list[ColdRead]) -> None:
+        super().__init__(f"{len(reads)} partitions are cold")
+        self._reads = reads
+
+    def warm(self) -> None:
+        """Bring it there; waits for the disk, so on a thread."""
+        for read in self._reads:
+            read.warm()
 
 
 class Fetching:
@@ -62,12 +75,13 @@ class Fetching:
     def read(self, wait: bool = False) -> FetchResponse:
         """Read every wanted partition up to the limits and put the answer together.
 
-        Raises ColdRead, unless told to wait, when the disk would have to be waited for.
+        Raises ColdReads, unless told to wait, when the disk would have to be waited for.
         """
         request = self._request
         room = min(request.max_bytes, self._node.fetch_bytes_max)
         total = 0
         failed = False
+        cold: list[ColdRead] = []
         results = []
         for wanted in self._scope.wanted:
             data = PartitionData(
@@ -78,6 +92,8 @@ class Fetching:
             results.append(data)
             try:
                 size = self._read_partition(wanted, data, room - total, total == 0, wait)
+            except ColdRead as read:
+                cold.append(read)
             except KafkaError as error:
                 data.error_code = error.code
                 data.high_watermark = -1
@@ -88,6 +104,8 @@ class Fetching:
                 failed = True
             else:
                 total += size
+        if cold:
+            raise ColdReads(cold)
         self.enough = failed or total >= request.min_bytes or not self._scope.wanted
         return self._scope.respond(results) if self.enough else _NOT_YET
 
@@ -166,7 +184,7 @@ class FetchWaiting(Waiting):
     def try_complete(self) -> bool:
         try:
             response = self._fetching.read()
-        except ColdRead as cold:
+        except ColdReads as cold:
             self._node.spawn(self._finish_cold(cold))
             return True
         if self._fetching.enough:
@@ -176,21 +194,21 @@ class FetchWaiting(Waiting):
     def expire(self) -> None:
         try:
             self._pending.resolve(self._fetching.read_anyway())
-        except ColdRead as cold:
+        except ColdReads as cold:
             self._node.spawn(self._finish_cold(cold))
 
-    async def _finish_cold(self, cold: ColdRead) -> None:
+    async def _finish_cold(self, cold: ColdReads) -> None:
         self._pending.resolve(await read_cold(self._node, self._fetching, cold))
 
 
-async def read_cold(node: Node, fetching: Fetching, cold: ColdRead) -> FetchResponse:
+async def read_cold(node: Node, fetching: Fetching, cold: ColdReads) -> FetchResponse:
     """Answer with what there is once a thread has brought it into the page cache."""
     for _ in range(COLD_TRIES):
         node.metrics.cold_reads.value += 1
         await node.run_read(cold.warm)
         try:
             return fetching.read_anyway()
-        except ColdRead as next_cold:
+        except ColdReads as next_cold:
             cold = next_cold
     # The cache loses pages as fast as they come: waiting for the disk is the lesser evil.
     return fetching.read_anyway(wait=True)
@@ -207,7 +225,7 @@ def fetch(
     fetching = Fetching(node, ctx, request, scope)
     try:
         response = fetching.read() if request.max_wait_ms > 0 else fetching.read_anyway()
-    except ColdRead as cold:
+    except ColdReads as cold:
         return read_cold(node, fetching, cold)
     if fetching.enough:
         return response

@@ -254,35 +254,44 @@ func (t *task) commitResume() (plan.Observed, error) {
 }
 
 func (t *task) createDeleteTopic() (plan.Observed, error) {
-	observed, err := admin(t, func(client *kadm.Client) (plan.Observed, error) {
-		if _, err := client.CreateTopic(t.ctx, 3, 1, nil, t.topic); err != nil {
-			return nil, err
-		}
-		_, again := client.CreateTopic(t.ctx, 3, 1, nil, t.topic)
-		refusal, err := refused(again)
-		if err != nil {
-			return nil, err
-		}
-		topics, err := client.ListTopics(t.ctx)
-		if err != nil {
-			return nil, err
-		}
-		_, err = client.DeleteTopic(t.ctx, t.topic)
-		return plan.Observed{
-			"partitions": len(topics[t.topic].Partitions),
-			"again":      refusal["error"],
-			"listed":     topics.Has(t.topic),
-		}, err
+	create := func() error {
+		_, err := admin(t, func(client *kadm.Client) (kadm.CreateTopicResponse, error) {
+			return client.CreateTopic(t.ctx, 3, 1, nil, t.topic)
+		})
+		return err
+	}
+	if err := create(); err != nil {
+		return nil, err
+	}
+	refusal, err := refused(create())
+	if err != nil {
+		return nil, err
+	}
+	partitions, err := plan.Settled(t.partitions, 3)
+	if err != nil {
+		return nil, err
+	}
+	_, err = admin(t, func(client *kadm.Client) (kadm.DeleteTopicResponse, error) {
+		return client.DeleteTopic(t.ctx, t.topic)
 	})
 	if err != nil {
 		return nil, err
 	}
-	// A new client, since each keeps the metadata that it has seen for a while.
-	after, err := admin(t, func(client *kadm.Client) (kadm.TopicDetails, error) {
+	after, err := plan.Settled(t.partitions, 0)
+	return plan.Observed{
+		"partitions":          partitions,
+		"again":               refusal["error"],
+		"listed":              partitions > 0,
+		"listed_after_delete": after > 0,
+	}, err
+}
+
+// partitions asks with a new client, since each keeps the metadata that it has seen for a while.
+func (t *task) partitions() (int, error) {
+	topics, err := admin(t, func(client *kadm.Client) (kadm.TopicDetails, error) {
 		return client.ListTopics(t.ctx)
 	})
-	observed["listed_after_delete"] = after.Has(t.topic)
-	return observed, err
+	return len(topics[t.topic].Partitions), err
 }
 
 func (t *task) configs() (plan.Observed, error) {
@@ -309,7 +318,7 @@ func (t *task) configs() (plan.Observed, error) {
 		if err != nil || altered[0].Err != nil {
 			return nil, errors.Join(err, altered[0].Err)
 		}
-		after, err := retention()
+		after, err := plan.Settled(retention, "7200000")
 		return plan.Observed{"default": before, "altered": after}, err
 	})
 }
@@ -320,8 +329,8 @@ func (t *task) createPartitions() (plan.Observed, error) {
 		if err != nil || made.Error() != nil {
 			return nil, errors.Join(err, made.Error())
 		}
-		topics, err := client.ListTopics(t.ctx, t.topic)
-		return plan.Observed{"partitions": len(topics[t.topic].Partitions)}, err
+		partitions, err := plan.Settled(t.partitions, 3)
+		return plan.Observed{"partitions": partitions}, err
 	})
 }
 

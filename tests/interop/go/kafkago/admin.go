@@ -23,7 +23,7 @@ func (t *task) createDeleteTopic() (plan.Observed, error) {
 	if err != nil {
 		return nil, err
 	}
-	partitions, listed, err := t.list()
+	partitions, err := plan.Settled(t.partitions, 3)
 	if err != nil {
 		return nil, err
 	}
@@ -31,12 +31,12 @@ func (t *task) createDeleteTopic() (plan.Observed, error) {
 	if _, err := t.client.DeleteTopics(t.ctx, request); err != nil {
 		return nil, err
 	}
-	_, after, err := t.list()
+	after, err := plan.Settled(t.partitions, 0)
 	return plan.Observed{
 		"partitions":          partitions,
 		"again":               refusal["error"],
-		"listed":              listed,
-		"listed_after_delete": after,
+		"listed":              partitions > 0,
+		"listed_after_delete": after > 0,
 	}, err
 }
 
@@ -60,7 +60,7 @@ func (t *task) configs() (plan.Observed, error) {
 	if err := altered.Resources[0].Error; err != nil {
 		return nil, err
 	}
-	after, err := t.retention()
+	after, err := plan.Settled(t.retention, "7200000")
 	return plan.Observed{"default": before, "altered": after}, err
 }
 
@@ -74,7 +74,7 @@ func (t *task) createPartitions() (plan.Observed, error) {
 	if err := made.Errors[t.topic]; err != nil {
 		return nil, err
 	}
-	partitions, _, err := t.list()
+	partitions, err := plan.Settled(t.partitions, 3)
 	return plan.Observed{"partitions": partitions}, err
 }
 
@@ -92,11 +92,11 @@ func (t *task) retention() (string, error) {
 	return described.Resources[0].ConfigEntries[0].ConfigValue, nil
 }
 
-// list asks the broker itself: the client's own copy of the metadata may be six seconds old.
-func (t *task) list() (partitions int, listed bool, err error) {
+// partitions asks the broker itself: the client's own copy of the metadata may be six seconds old.
+func (t *task) partitions() (partitions int, err error) {
 	connection, err := kafka.DialContext(t.ctx, "tcp", t.plan.Bootstrap)
 	if err != nil {
-		return 0, false, err
+		return 0, err
 	}
 	defer connection.Close()
 	rows, err := connection.ReadPartitions()
@@ -105,5 +105,5 @@ func (t *task) list() (partitions int, listed bool, err error) {
 			partitions++
 		}
 	}
-	return partitions, partitions > 0, err
+	return partitions, err
 }

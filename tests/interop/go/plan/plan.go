@@ -79,6 +79,16 @@ func Run(observe func(p *Plan, name, topic string) (Observed, error)) {
 	}
 }
 
+// Settled asks until the answer is the wanted one; Kafka tells its brokers of a change a little later.
+func Settled[T comparable](ask func() (T, error), wanted T) (T, error) {
+	deadline := time.Now().Add(WaitMax / 2)
+	answer, err := ask()
+	for (err != nil || answer != wanted) && time.Now().Before(deadline) {
+		answer, err = ask()
+	}
+	return answer, err
+}
+
 // Times are the moments that offsets are looked up for.
 func (p *Plan) Times() map[string]int64 {
 	return map[string]int64{
