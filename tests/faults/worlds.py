@@ -6,10 +6,11 @@ import asyncio
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from tests.faults.checker import Anomaly, Operation, check
 from tests.faults.disks import (
+    DATA,
     START_MS,
     append,
     batch_of,
@@ -44,10 +45,22 @@ class WatchedDisk(PowerLossFileSystem):
 
 
 class LyingDisk(WatchedDisk):
-    """A mutant: says that data are synced and does nothing."""
+    """A mutant: says that the log files are synced and does nothing."""
 
-    def sync_inode(self, inode: object) -> None:
-        self._operate()
+    def sync_inode(self, inode: Any) -> None:
+        if any(inode is self._find(path) for path in self._log_files()):
+            self._operate()
+        else:
+            super().sync_inode(inode)
+
+    def _log_files(self) -> list[str]:
+        return [
+            f"{DATA}/{folder}/{name}"
+            for folder in self.list(DATA)
+            if self.is_dir(f"{DATA}/{folder}")
+            for name in self.list(f"{DATA}/{folder}")
+            if name.endswith(".log")
+        ]
 
 
 @dataclass

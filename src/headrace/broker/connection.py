@@ -22,6 +22,7 @@ from headrace.broker.outbox import Outbox, Segment
 from headrace.protocol.primitives import ProtocolError
 
 if TYPE_CHECKING:
+    from headrace.broker.lanes import Lanes
     from headrace.broker.server import Server
 
 LENGTH = Struct(">i")
@@ -78,6 +79,7 @@ class Connection(asyncio.BufferedProtocol):
         "_stalled",
         "_tail",
         "_transport",
+        "lanes",
         "last_tick",
         "peer",
     )
@@ -103,6 +105,7 @@ class Connection(asyncio.BufferedProtocol):
         self._parsing = False
         self._reading_paused = False
         self.last_tick = server.tick
+        self.lanes: Lanes | None = None
         self.peer = ""
 
     # The transport's side.

@@ -11,17 +11,22 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.broker.context import Context
 from headrace.broker.failures import failed_response
+from headrace.broker.handlers.produce import ACKS_ALL, park, refuse
+from headrace.broker.lanes import CORRELATION_AT, Lane, Lanes
+from headrace.broker.lanes import VERSION_MIN as LANE_VERSION_MIN
 from headrace.broker.outbox import Segment
 from headrace.broker.pending import Pending
 from headrace.broker.ports import Delay, Drop, Fail, Hooks
 from headrace.broker.registry import HANDLERS, Handler
 from headrace.protocol.api import RESPONSES
 from headrace.protocol.api.fetch import FetchResponse
+from headrace.protocol.api.produce import ProduceRequest
 from headrace.protocol.codec import decoder, encoder, segments
-from headrace.protocol.errors import ErrorCode
+from headrace.protocol.errors import ErrorCode, KafkaError
 from headrace.protocol.headers import decode_request_header
 from headrace.protocol.primitives import ProtocolError
 from headrace.protocol.schema import Message
+from headrace.storage import AppendInfo
 
 if TYPE_CHECKING:
     from headrace.broker.connection import Connection, Reply
@@ -29,6 +34,8 @@ if TYPE_CHECKING:
 
 KEY_AND_VERSION = Struct(">hh")
 LENGTH_AND_CORRELATION = Struct(">ii")
+CORRELATION = Struct(">i")
+NOT_APPENDED = AppendInfo(-1, -1, -1, -1)
 API_VERSIONS_KEY = 18
 
 log = logging.getLogger(__name__)
@@ -46,6 +53,7 @@ class Route:
         "record_ns",
         "response",
         "splits",
+        "takes_lanes",
         "version",
     )
 
@@ -62,6 +70,7 @@ class Route:
         # response header, which ApiVersions never has (KIP-511).
         flexible = version >= self.response.FLEXIBLE and handler.api_key != API_VERSIONS_KEY
         self.prefix = bytes(9 if flexible else 8)
+        self.takes_lanes = handler.request is ProduceRequest and version >= LANE_VERSION_MIN
         self.splits = self.response is FetchResponse
         self.record_ns = node.metrics.request_ns(self.api_key, version).record
 
@@ -85,6 +94,12 @@ class Dispatcher:
         route = self._routes.get(key << 16 | version)
         if route is None:
             route = self._find(key, version)
+        lanes = connection.lanes
+        if lanes is not None and lanes.route is route:
+            found = lanes.find(view, start, end)
+            if found is not None:
+                self._produce(connection, route, view, start, *found, started_ns)
+                return
         # A header's version is its API version's, so it can be read only once that is known.
         _, _, correlation_id, client_id, body = decode_request_header(view, start, end)
         # What follows the request in its frame is ignored, as Kafka does: librdkafka 2.16 leaves
@@ -97,6 +112,10 @@ class Dispatcher:
             return
         try:
             answer = route.function(self._node, context, request)
+            if route.takes_lanes and self._hooks is None:
+                if lanes is None or lanes.route is not route:
+                    lanes = connection.lanes = Lanes(route)
+                lanes.learn(request, self._node.partitions, view, start, end)
             if isinstance(answer, Message):
                 if route.splits:
                     connection.answer_segments(self._split(route, correlation_id, answer))
@@ -112,16 +131,57 @@ class Dispatcher:
             connection.answer(self._frame(route, correlation_id, answer))
             return
         if isinstance(answer, Pending):
-            reply = connection.answer_later(holds_line=answer.holds_line)
-
-            def resolved(pending: Pending) -> None:
-                if pending.response is not None:
-                    self._send(route, correlation_id, pending.response, reply, started_ns)
-
-            answer.on_resolved(resolved)
+            self._answer_later(connection, route, correlation_id, answer, started_ns)
         elif answer is not None:
             reply = connection.answer_later(holds_line=True)
             self._spawn(self._finish(route, correlation_id, request, answer, reply, started_ns))
+
+    def _produce(
+        self,
+        connection: Connection,
+        route: Route,
+        view: memoryview,
+        start: int,
+        lane: Lane,
+        batch: memoryview,
+        started_ns: int,
+    ) -> None:
+        """Serve a produce that takes a lane: `handlers/produce.py` for one batch, undecoded."""
+        (correlation_id,) = CORRELATION.unpack_from(view, start + CORRELATION_AT)
+        partition = lane.partition
+        try:
+            info = partition.append(batch, self._node.clock.now_ms())
+        except KafkaError as error:
+            response = lane.response(NOT_APPENDED)
+            refuse(response.responses[0].partition_responses[0], error.code, error.message)
+            connection.answer(self._frame(route, correlation_id, response))
+            return
+        if lane.acks == ACKS_ALL and partition.log.high_watermark <= info.last_offset:
+            response = lane.response(info)
+            result = response.responses[0].partition_responses[0]
+            target = (partition, info.last_offset + 1, result)
+            pending = Pending(holds_line=False)
+            park(self._node, lane.request, [target], response, pending)
+            self._answer_later(connection, route, correlation_id, pending, started_ns)
+            return
+        connection.answer(lane.frame(correlation_id, info))
+        route.record_ns(perf_counter_ns() - started_ns)
+
+    def _answer_later(
+        self,
+        connection: Connection,
+        route: Route,
+        correlation_id: int,
+        pending: Pending,
+        started_ns: int,
+    ) -> None:
+        reply = connection.answer_later(holds_line=pending.holds_line)
+
+        def resolved(pending: Pending) -> None:
+            if pending.response is not None:
+                self._send(route, correlation_id, pending.response, reply, started_ns)
+
+        pending.on_resolved(resolved)
 
     async def drain(self) -> None:
         """Wait for the handlers under way."""

@@ -160,6 +160,11 @@ class Partition:
         return config.compression_type == "producer" and not config.is_compacted
 
     @property
+    def takes_lanes(self) -> bool:
+        """Whether nothing but the log itself has a say in what is appended."""
+        return self.opaque and not self.internal and self.log.config.min_insync_replicas <= 1
+
+    @property
     def is_awaited(self) -> bool:
         """Whether a producer or a reader at the end waits for this partition."""
         node = self._node
