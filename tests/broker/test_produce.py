@@ -195,9 +195,8 @@ def test_zstd_is_kept_from_clients_that_cannot_know_it(wire: Wire) -> None:
     unsupported = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
     assert response.responses[0].partition_responses[0].error_code == unsupported
     assert wire.produce("t", batch).base_offset == 0
-    fetched = wire.call(fetch_request("t", 0), FetchResponse, 9)
-    assert fetched.responses[0].partitions[0].error_code == unsupported
-    assert len(stored(wire, "t"))
+    # Served to old versions all the same, as Apache Kafka 4 does.
+    assert len(records_of(wire.call(fetch_request("t", 0), FetchResponse, 9)))
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])

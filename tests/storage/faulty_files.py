@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from headrace.storage.files import Buffer, File, FileSystem, Lock, OsFileSystem
+from headrace.storage.files import Buffer, File, FileSystem, Lock, OsFileSystem, SyncFailed
 
 # Operations that can be made to fail: those of File, then those of FileSystem.
 FILE_OPERATIONS = ("append", "pread", "truncate", "sync")
@@ -82,8 +82,9 @@ class FaultyFileSystem:
             if fault.hit(operation, path):
                 if fault.gate is not None:
                     fault.gate.wait()
-                else:
-                    raise OSError(fault.error, os.strerror(fault.error), path)
+                    continue
+                kind = SyncFailed if operation.startswith("sync") else OSError
+                raise kind(fault.error, os.strerror(fault.error), path)
 
     def open(self, path: str, create: bool = False, size: int | None = None) -> File:
         self.happen("open", path)
@@ -198,8 +199,8 @@ class FaultyFile:
         self._fs.happen("sync", self.path)
         self._inner.sync()
 
-    def fileno(self) -> int:
-        return self._inner.fileno()
+    def sendfile(self, socket_fd: int, offset: int, count: int) -> int:
+        return self._inner.sendfile(socket_fd, offset, count)
 
     def hold(self) -> None:
         self._inner.hold()
@@ -525,8 +526,8 @@ class _PowerLossFile:
     def sync(self) -> None:
         self._fs.sync_inode(self._inode)
 
-    def fileno(self) -> int:
-        raise OSError(errno.EBADF, "a file in memory has no descriptor", self.path)
+    def sendfile(self, socket_fd: int, offset: int, count: int) -> int:
+        return os.write(socket_fd, self.pread(count, offset))
 
     def hold(self) -> None:
         pass

@@ -9,8 +9,11 @@ import pytest
 from tests.storage.batches import NOW_MS, append_marker, batch, checkpoint, flush, read_all
 from tests.storage.faulty_files import PowerCut, PowerLossFileSystem
 
+from headrace.protocol.control import parse_marker
 from headrace.storage import Log, LogConfig, LogManager
 from headrace.storage.files import FileSystem
+from headrace.storage.flush import Checkpoint
+from headrace.storage.scan import iter_headers
 
 CONFIG = LogConfig(segment_bytes=900, index_interval_bytes=150, max_message_bytes=600)
 TOPIC_ID = bytes(range(16))
@@ -24,11 +27,24 @@ class History:
         self.acknowledged = 0
         self.deleted_below = 0
         self.sequence = 0
+        self.markers: set[int] = set()
+
+    def copy(self) -> History:
+        other = History()
+        other.written = dict(self.written)
+        other.acknowledged = self.acknowledged
+        other.deleted_below = self.deleted_below
+        other.markers = set(self.markers)
+        return other
+
+    def forget_above(self, end_offset: int) -> None:
+        """What a crash took may be written again, and otherwise."""
+        self.written = {o: v for o, v in self.written.items() if o < end_offset}
+        self.markers = {offset for offset in self.markers if offset < end_offset}
 
 
 def manager_on(fs: FileSystem) -> LogManager:
     manager = LogManager(fs, ["/data"], CONFIG, lambda: NOW_MS, rng=random.Random(0))
-    manager.open()
     manager.open()
     manager.load()
     return manager
@@ -39,9 +55,9 @@ def run_workload(fs: FileSystem, history: History, rng: random.Random, steps: in
     manager = manager_on(fs)
     log = manager.get("t", 0) or manager.create("t", 0, TOPIC_ID)
     check(log, history)
-    for producer in log.producers:
-        history.sequence = producer.next_sequence
-    history.written = {o: v for o, v in history.written.items() if o < log.end_offset}
+    producer = log.producers.get(7)
+    history.sequence = producer.next_sequence if producer else 0
+    history.forget_above(log.end_offset)
     for _ in range(steps):
         _step(manager, log, history, rng)
     manager.close()
@@ -50,7 +66,7 @@ def run_workload(fs: FileSystem, history: History, rng: random.Random, steps: in
 
 def _step(manager: LogManager, log: Log, history: History, rng: random.Random) -> None:
     choice = rng.random()
-    if choice < 0.6:
+    if choice < 0.45:
         values = [rng.randbytes(rng.randint(1, 60)) for _ in range(rng.randint(1, 3))]
         for delta, value in enumerate(values):
             history.written[log.end_offset + delta] = value
@@ -65,10 +81,14 @@ def _step(manager: LogManager, log: Log, history: History, rng: random.Random) -
         assert not info.duplicate
         if idempotent:
             history.sequence += len(values)
-    elif choice < 0.85:
+    elif choice < 0.6:
+        _transact(log, history, rng)
+    elif choice < 0.8:
         flush(log)
         log.high_watermark = log.synced_offset
         history.acknowledged = max(history.acknowledged, log.synced_offset)
+    elif choice < 0.85:
+        _interleave(log, history, rng)
     elif choice < 0.9:
         manager.checkpoint()
         history.acknowledged = max(history.acknowledged, log.recovery_point)
@@ -85,6 +105,56 @@ def _step(manager: LogManager, log: Log, history: History, rng: random.Random) -
             purge.run()
 
 
+def _transact(log: Log, history: History, rng: random.Random) -> None:
+    """Go on with a transaction of one of two producers, or end it."""
+    producer_id = rng.choice([8, 9])
+    producer = log.producers.get(producer_id)
+    if producer is not None and producer.txn_first_offset >= 0 and rng.random() < 0.5:
+        history.markers.add(log.end_offset)
+        append_marker(log, producer_id, 0, commit=rng.random() < 0.3)
+        return
+    value = rng.randbytes(20)
+    history.written[log.end_offset] = value
+    sequence = producer.next_sequence if producer else 0
+    data = batch([value], producer_id=producer_id, epoch=0, sequence=sequence, transactional=True)
+    log.append(data, leader_epoch=0, now_ms=NOW_MS)
+
+
+def _interleave(log: Log, history: History, rng: random.Random) -> None:
+    """A flush and a checkpoint at the same time, with appends and rolls between their steps."""
+    pending = [log.begin_flush(), log.begin_checkpoint()]
+    rng.shuffle(pending)
+    for sync in pending:
+        if rng.random() < 0.5:
+            log.roll(NOW_MS)
+        history.written[log.end_offset] = b"between"
+        log.append(batch([b"between"]), leader_epoch=0, now_ms=NOW_MS)
+        if sync is None:
+            continue
+        sync.run()
+        if isinstance(sync, Checkpoint):
+            log.complete_checkpoint(sync)
+        else:
+            log.complete_flush(sync)
+        history.acknowledged = max(history.acknowledged, log.synced_offset)
+
+
+def aborted_in(log: Log) -> list[tuple[int, int]]:
+    """The aborted transactions as the batches of a log tell them."""
+    begun: dict[int, int] = {}
+    aborted = []
+    for segment in log.segments:
+        for position, header in iter_headers(segment.file, 0, segment.size):
+            if header.is_control:
+                marker = parse_marker(segment.file.pread(header.size, position))
+                first_offset = begun.pop(header.producer_id, None)
+                if marker and first_offset is not None and not marker.control_type:
+                    aborted.append((header.producer_id, first_offset))
+            elif header.is_transactional:
+                begun.setdefault(header.producer_id, header.base_offset)
+    return aborted
+
+
 def check(log: Log, history: History) -> None:
     """Acknowledged records are there, and all that is there is what was written."""
     assert log.end_offset >= history.acknowledged
@@ -94,7 +164,9 @@ def check(log: Log, history: History) -> None:
     for offset, value in found.items():
         assert history.written[offset] == value
     for offset in range(max(log.start_offset, history.deleted_below), log.end_offset):
-        assert offset in found, f"{offset} is missing"
+        assert offset in found or offset in history.markers, f"{offset} is missing"
+    if log.segments[0].base_offset == 0:
+        assert log.aborted_transactions(0, log.end_offset) == aborted_in(log)
     for segment, following in zip(log.segments, log.segments[1:], strict=False):
         assert segment.base_offset < following.base_offset
 
@@ -130,10 +202,7 @@ def crash_everywhere(seed: int, steps: int, states: int) -> int:
 def survive(fs: PowerLossFileSystem, history: History, rng: random.Random) -> int:
     """Recover, with the power failing again on the way now and then, and write some more."""
     crashes = 0
-    copy = History()
-    copy.written = dict(history.written)
-    copy.acknowledged = history.acknowledged
-    copy.deleted_below = history.deleted_below
+    copy = history.copy()
     while rng.random() < 0.3:
         fs.cut_at = rng.randint(0, 12)
         with contextlib.suppress(PowerCut):

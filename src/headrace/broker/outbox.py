@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor
@@ -198,7 +197,7 @@ class Outbox:
             self._send_copy(piece, CHUNK_BYTES)
             return
         try:
-            sent = os.sendfile(self._fd, piece.file.fileno(), piece.position, len(piece))
+            sent = piece.file.sendfile(self._fd, piece.position, len(piece))
         except BlockingIOError:
             sent = 0
         rest = piece.split(sent)[1] if sent else piece

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import base64
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 
 from crc32c import crc32c
 
@@ -89,6 +89,8 @@ class CheckpointFolder:
         self._fs = fs
         self._path = path
         self._checksums = self._read_checksums()
+        # What the files surely hold: rows as last read or written.
+        self._rows: dict[str, Offsets] = {}
 
     def read(self, name: str) -> Offsets:
         """A checkpoint's offsets, empty when it was never written; raises CorruptCheckpoint."""
@@ -100,33 +102,52 @@ class CheckpointFolder:
         if accepted and crc32c(data) not in accepted:
             raise CorruptCheckpoint(f"{path}: checksum differs")
         self._checksums[name] = (crc32c(data),)
-        return parse_offsets(data)
+        self._rows[name] = parse_offsets(data)
+        return dict(self._rows[name])
 
-    def write(self, files: Mapping[str, Mapping[tuple[str, int], int]]) -> None:
-        """Write the checkpoints that changed; durable when this returns."""
-        changed: dict[str, bytes] = {}
-        for name, offsets in files.items():
-            data = format_offsets(offsets)
-            known = self._checksums.get(name, ())
-            if not known or known[-1] != crc32c(data):
-                changed[name] = data
-                self._checksums[name] = (*known, crc32c(data))
+    def write(self, files: Mapping[str, Offsets]) -> None:
+        """Write the checkpoints that changed; durable when this returns.
+
+        Raises OSError; then each file holds the old or the new rows, and either is believed.
+        """
+        changed = {name: rows for name, rows in files.items() if self._rows.get(name) != rows}
         if not changed:
             return
-        self._write_checksums()
-        for name, data in changed.items():
+        contents = {name: format_offsets(rows) for name, rows in changed.items()}
+        checksums = self._checksums | {
+            name: (*self._checksums.get(name, ()), crc32c(data)) for name, data in contents.items()
+        }
+        self._write_checksums(checksums)
+        self._checksums = checksums
+        for name, data in contents.items():
+            self._rows.pop(name, None)
             self._fs.write_atomic(os.path.join(self._path, name), data)
             self._checksums[name] = (crc32c(data),)
+            self._rows[name] = dict(changed[name])
+
+    def knows(self, key: tuple[str, int]) -> bool:
+        """Whether some checkpoint speaks of a partition."""
+        return any(key in rows for rows in self._rows.values())
+
+    def keep(self, keys: Container[tuple[str, int]]) -> None:
+        """Drop the rows of all partitions but these; durable when this returns."""
+        self.write(
+            {
+                name: {key: offset for key, offset in rows.items() if key in keys}
+                for name, rows in self._rows.items()
+            }
+        )
 
     def forget(self, name: str) -> None:
         """Accept whatever a file not written by this class holds from now on."""
+        self._rows.pop(name, None)
         if self._checksums.pop(name, None):
-            self._write_checksums()
+            self._write_checksums(self._checksums)
 
-    def _write_checksums(self) -> None:
+    def _write_checksums(self, accepted: Mapping[str, tuple[int, ...]]) -> None:
         rows = [
             " ".join([name, *(f"{checksum:08x}" for checksum in checksums)])
-            for name, checksums in self._checksums.items()
+            for name, checksums in accepted.items()
         ]
         data = ("\n".join(rows) + "\n").encode()
         self._fs.write_atomic(

@@ -11,6 +11,8 @@ import os
 import resource
 import sys
 import threading
+from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
@@ -20,9 +22,23 @@ OPEN_FILES_MAX = 4096
 """Descriptors that one OsFileSystem keeps open, or half of what the process may have if that is
 less; other files are reopened on use."""
 
+_PASSING = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR}
+)
 _FLAGS = os.O_RDWR | getattr(os, "O_CLOEXEC", 0)
 _RWF_NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
+_sync_data: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
 _F_FULLFSYNC = 51
+_NO_FULLFSYNC = frozenset({errno.ENOTSUP, errno.EINVAL, errno.ENOTTY})
+
+
+class SyncFailed(OSError):
+    """The disk did not take what was written, and the kernel may have dropped it: for good."""
+
+
+def is_passing(error: OSError) -> bool:
+    """Whether trouble may pass by itself (a full disk, no descriptors) and nothing is lost."""
+    return error.errno in _PASSING and not isinstance(error, SyncFailed)
 
 
 class File(Protocol):
@@ -43,9 +59,10 @@ class File(Protocol):
     def truncate(self, size: int) -> None: ...
 
     def sync(self) -> None:
-        """Return once all written bytes and the size are on stable storage."""
+        """Return once all written bytes and the size are on stable storage; raises SyncFailed."""
 
-    def fileno(self) -> int: ...
+    def sendfile(self, socket_fd: int, offset: int, count: int) -> int:
+        """Send up to count bytes to a socket without copying them; how many it took."""
 
     def hold(self) -> None:
         """Keep the descriptor open until close, so that renaming the path cannot matter."""
@@ -61,7 +78,10 @@ class Lock(Protocol):
 
 
 class FileSystem(Protocol):
-    """A tree of files; directory changes are durable only after sync_dir."""
+    """A tree of files; directory changes are durable only after sync_dir.
+
+    The syncs raise SyncFailed when the disk fails, and any OSError when they cannot begin.
+    """
 
     def open(self, path: str, create: bool = False, size: int | None = None) -> File:
         """A file by path; opened on first use when its size is given, else at once."""
@@ -100,16 +120,26 @@ def pread(file: File, length: int, offset: int, wait: bool) -> bytes | bytearray
     return data
 
 
-def _sync_fd(fd: int) -> None:
-    if sys.platform == "darwin":  # fsync there stops at the drive's volatile cache
-        import fcntl
-
-        with contextlib.suppress(OSError):
-            fcntl.fcntl(fd, _F_FULLFSYNC)
+def _sync_fd(fd: int, path: str, sync: Callable[[int], None] = _sync_data) -> None:
+    try:
+        if sys.platform == "darwin" and _sync_drive(fd):
             return
-        os.fsync(fd)
-        return
-    os.fdatasync(fd)
+        sync(fd)
+    except OSError as error:
+        raise SyncFailed(error.errno, error.strerror, path) from error
+
+
+def _sync_drive(fd: int) -> bool:
+    """Empty the drive's volatile cache too, where macOS's fsync stops; False if it cannot be."""
+    import fcntl
+
+    try:
+        fcntl.fcntl(fd, _F_FULLFSYNC)
+    except OSError as error:
+        if error.errno in _NO_FULLFSYNC:
+            return False
+        raise
+    return True
 
 
 class _Descriptor:
@@ -140,6 +170,7 @@ class OsFile:
         "_synced_size",
         "_syncing",
         "path",
+        "read_lately",
         "size",
     )
 
@@ -150,6 +181,7 @@ class OsFile:
         self._descriptor: _Descriptor | None = None
         self._closed = False
         self._held = False
+        self.read_lately = False
         self._synced_size = size
         self._sync_error: OSError | None = None
         self._syncing = threading.Lock()
@@ -190,6 +222,7 @@ class OsFile:
 
     def pread(self, length: int, offset: int) -> bytes | bytearray:
         descriptor = self._descriptor or self._open()
+        self.read_lately = True
         data = os.pread(descriptor.fd, length, offset)
         while len(data) < length:
             more = os.pread(descriptor.fd, length - len(data), offset + len(data))
@@ -205,6 +238,7 @@ class OsFile:
         if not self._fs.nowait:
             return self.pread(length, offset)
         descriptor = self._descriptor or self._open()
+        self.read_lately = True
         buffer = bytearray(length)
         try:
             count = os.preadv(descriptor.fd, [buffer], offset, _RWF_NOWAIT)
@@ -218,8 +252,9 @@ class OsFile:
         return buffer if count == length else None
 
     def truncate(self, size: int) -> None:
+        descriptor = self._descriptor or self._open()
         self._synced_size = -1
-        os.ftruncate((self._descriptor or self._open()).fd, size)
+        os.ftruncate(descriptor.fd, size)
         self.size = size
 
     def sync(self) -> None:
@@ -230,16 +265,18 @@ class OsFile:
                 return  # its segment was removed meanwhile: nothing is left to be made durable
             if self._sync_error is not None:
                 raise self._sync_error
+            descriptor = self._descriptor or self._open()
             size = self.size
             try:
-                _sync_fd((self._descriptor or self._open()).fd)
-            except OSError as error:
+                _sync_fd(descriptor.fd, self.path)
+            except SyncFailed as error:
                 self._sync_error = error
                 raise
             self._synced_size = size
 
-    def fileno(self) -> int:
-        return (self._descriptor or self._open()).fd
+    def sendfile(self, socket_fd: int, offset: int, count: int) -> int:
+        descriptor = self._descriptor or self._open()
+        return os.sendfile(socket_fd, descriptor.fd, offset, count)
 
     def hold(self) -> None:
         if self._descriptor is None:
@@ -285,12 +322,17 @@ class OsFileSystem:
             self._open_files.pop(file, None)
 
     def _evict(self, newest: OsFile) -> None:
-        """Close the file opened longest ago that is clean and not held."""
-        for file in self._open_files:
-            if file.evictable and file is not newest:
-                del self._open_files[file]
+        """Close a file that is clean and not held: the oldest, but later if it was just read."""
+        files = list(self._open_files)
+        for file in chain(files, files):
+            if file is newest or not file.evictable:
+                continue
+            del self._open_files[file]
+            if not file.read_lately:
                 file._descriptor = None
                 return
+            file.read_lately = False
+            self._open_files[file] = None
 
     def open(self, path: str, create: bool = False, size: int | None = None) -> OsFile:
         if size is not None:
@@ -329,7 +371,7 @@ class OsFileSystem:
     def sync_path(self, path: str) -> None:
         fd = os.open(path, os.O_RDWR)
         try:
-            _sync_fd(fd)
+            _sync_fd(fd, path)
         finally:
             os.close(fd)
 
@@ -357,7 +399,7 @@ class OsFileSystem:
     def sync_dir(self, path: str) -> None:
         fd = os.open(path, os.O_RDONLY)
         try:
-            os.fsync(fd)
+            _sync_fd(fd, path, os.fsync)
         finally:
             os.close(fd)
 

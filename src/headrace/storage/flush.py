@@ -104,11 +104,13 @@ class Checkpoint(Flush):
 class Unsynced:
     """What of a log is written but not durable, and the syncs of it that are under way."""
 
-    __slots__ = ("_checkpoint", "_files", "_flush", "_folders", "_sealed")
+    __slots__ = ("_checkpoint", "_files", "_flush", "_folders", "_sealed", "_taken")
 
     def __init__(self) -> None:
         self._files: list[File] = []  # beside the active segment's
         self._folders: list[str] = []
+        # What a checkpoint under way syncs; a flush must not rely on that before it is done.
+        self._taken: tuple[list[File], list[str]] = ([], [])
         self._sealed: list[Segment] = []  # with indexes that no checkpoint has saved
         self._flush: Flush | None = None
         self._checkpoint: Checkpoint | None = None
@@ -129,7 +131,10 @@ class Unsynced:
             log.synced_offset >= log.end_offset and not self._folders and not self._files
         ):
             return None
-        self._flush = Flush(log, [*self._files, log.active.file], self._folders)
+        files, folders = self._taken
+        self._flush = Flush(
+            log, [*files, *self._files, log.active.file], [*folders, *self._folders]
+        )
         self._files = []
         self._folders = []
         return self._flush
@@ -159,6 +164,9 @@ class Unsynced:
         # A flush under way took its files with it; until it has succeeded they count as unsynced.
         files = [*self._files, *(self._flush.files if self._flush else ()), log.active.file]
         folders = [*self._folders, *(self._flush.folders if self._flush else ()), log.dir]
+        self._taken = (self._files, self._folders)
+        self._files = []
+        self._folders = []
         for segment in (*self._sealed, log.active):
             files += segment.unsynced_index_files()
         self._sealed = []
@@ -167,6 +175,7 @@ class Unsynced:
 
     def complete_checkpoint(self, log: Log, checkpoint: Checkpoint) -> None:
         self._checkpoint = None
+        self._taken = ([], [])
         self.complete_flush(log, checkpoint)
         if checkpoint.error is None:
             log.recovery_point = max(log.recovery_point, checkpoint.end_offset)

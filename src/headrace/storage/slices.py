@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 from headrace.storage.files import File
 
 # The kernel reads ahead at least this much, so one probe speaks for so many bytes.
@@ -22,12 +24,18 @@ class Slice:
         return self.length
 
     def read(self) -> bytes | bytearray:
-        """The bytes; waits for the disk when it has to."""
-        return self.file.pread(self.length, self.position)
+        """The bytes, all of them or OSError; waits for the disk when it has to."""
+        return self._whole(self.file.pread(self.length, self.position))
 
     def read_nowait(self) -> bytes | bytearray | None:
-        """The bytes, or None when the disk would have to be waited for."""
-        return self.file.pread_nowait(self.length, self.position)
+        """The bytes, or None when the disk would have to be waited for; raises OSError."""
+        data = self.file.pread_nowait(self.length, self.position)
+        return None if data is None else self._whole(data)
+
+    def _whole(self, data: bytes | bytearray) -> bytes | bytearray:
+        if len(data) != self.length:
+            raise OSError(errno.EIO, "the file was cut meanwhile", self.file.path)
+        return data
 
     def is_resident(self) -> bool:
         """Whether the bytes are most likely in the page cache, found by looking at a few."""

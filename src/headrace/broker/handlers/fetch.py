@@ -19,10 +19,7 @@ from headrace.protocol.api.fetch import (
     FetchResponse,
     PartitionData,
 )
-from headrace.protocol.batch import HEADER_BYTES, read_header
-from headrace.protocol.compression import Codec
 from headrace.protocol.errors import ErrorCode, KafkaError
-from headrace.storage import Slice
 from headrace.storage.reading import ColdRead
 
 if TYPE_CHECKING:
@@ -40,7 +37,6 @@ COLD_TRIES = 16
 # The longest wait: nothing is read from a client that waits, so one that has gone is found out
 # only when it is answered.
 WAIT_MS_MAX = 300_000
-ZSTD_VERSION = 10
 
 log = logging.getLogger(__name__)
 
@@ -61,14 +57,13 @@ class ColdReads(Exception):
 class Fetching:
     """One fetch: reads what is there, and knows whether that is enough to answer."""
 
-    __slots__ = ("_by_id", "_committed", "_node", "_request", "_scope", "_version", "enough")
+    __slots__ = ("_by_id", "_committed", "_node", "_request", "_scope", "enough")
 
     def __init__(self, node: Node, ctx: Context, request: FetchRequest, scope: FetchScope) -> None:
         self._node = node
         self._request = request
         self._scope = scope
         self._committed = request.isolation_level == READ_COMMITTED
-        self._version = ctx.api_version
         self._by_id = ctx.api_version >= TOPIC_ID_VERSION
         self.enough = False
 
@@ -152,8 +147,6 @@ class Fetching:
         )
         if piece is None:
             return 0
-        if self._version < ZSTD_VERSION and starts_with_zstd(piece, wait):
-            raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
         data.records = piece
         if self._committed:
             data.aborted_transactions = [
@@ -161,13 +154,6 @@ class Fetching:
                 for producer_id, first_offset in records.aborted_transactions(offset, limit)
             ]
         return len(piece)
-
-
-def starts_with_zstd(piece: Slice, wait: bool) -> bool:
-    """Whether an old client would choke on the first batch (KIP-110)."""
-    head = piece.split(HEADER_BYTES)[0]
-    header = head.read() if wait else head.read_nowait()
-    return header is not None and read_header(header).codec == Codec.ZSTD
 
 
 class FetchWaiting(Waiting):
