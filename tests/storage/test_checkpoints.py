@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 
 import pytest
-from tests.storage.faulty_files import PowerCut, PowerLossFileSystem
+from tests.storage.faulty_files import FaultyFileSystem, PowerCut, PowerLossFileSystem
 
 from headrace.storage.checkpoints import (
     CLEANER,
@@ -129,3 +130,28 @@ def test_partition_metadata_is_kafkas() -> None:
     for bad in (b"", b"version: 0\n", b"version: 1\ntopic_id: AAECAwQFBgcICQoLDA0ODw", b"\xff"):
         with pytest.raises(CorruptCheckpoint):
             parse_partition_metadata(bad)
+
+
+@pytest.mark.parametrize("path_has", [RECOVERY_POINT, "crc32c"])
+def test_failed_write_is_made_good_by_the_next(path_has: str) -> None:
+    fs = FaultyFileSystem(PowerLossFileSystem())
+    fs.mkdir("/data")
+    checkpoints = CheckpointFolder(fs, "/data")
+    checkpoints.write({RECOVERY_POINT: {("t", 0): 1}})
+    fs.fail("write", error=errno.ENOSPC, path_has=path_has)
+    with pytest.raises(OSError, match="No space"):
+        checkpoints.write({RECOVERY_POINT: {("t", 0): 2}})
+    assert CheckpointFolder(fs, "/data").read(RECOVERY_POINT) == {("t", 0): 1}
+    checkpoints.write({RECOVERY_POINT: {("t", 0): 2}})
+    assert CheckpointFolder(fs, "/data").read(RECOVERY_POINT) == {("t", 0): 2}
+
+
+def test_rows_of_partitions_that_are_gone_are_dropped() -> None:
+    checkpoints = folder(fs := PowerLossFileSystem())
+    checkpoints.write({RECOVERY_POINT: OFFSETS, LOG_START: OFFSETS})
+    assert checkpoints.knows(("orders", 0))
+    checkpoints.keep({("with-dash.and_dot", 3)})
+    assert not checkpoints.knows(("orders", 0))
+    again = CheckpointFolder(fs.crash(), "/data")
+    for name in (RECOVERY_POINT, LOG_START):
+        assert again.read(name) == {("with-dash.and_dot", 3): 0}

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
+import socket
 import threading
 from pathlib import Path
 
 import pytest
 
-from headrace.storage import OsFileSystem
+from headrace.storage import OsFileSystem, files
+from headrace.storage.files import SyncFailed, is_passing
 
 
 def open_descriptors() -> int:
@@ -154,12 +158,87 @@ def test_failed_sync_is_not_forgotten(tmp_path: Path, monkeypatch: pytest.Monkey
     file = fs.open(str(tmp_path / "f"), create=True)
     file.append(b"x")
 
-    def fail(_: int) -> None:
-        raise OSError(5, "Input/output error")
+    def fail(_: int, path: str) -> None:
+        raise files.SyncFailed(5, "Input/output error", path)
 
-    monkeypatch.setattr(os, "fdatasync", fail)
+    monkeypatch.setattr(files, "_sync_fd", fail)
     with pytest.raises(OSError, match="Input/output"):
         file.sync()
     monkeypatch.undo()
     with pytest.raises(OSError, match="Input/output"):  # the kernel would say that all is well
         file.sync()
+
+
+def test_close_during_a_sync_leaves_it_its_descriptor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = OsFileSystem().open(str(tmp_path / "f"), create=True)
+    file.append(b"x")
+    sync = os.fdatasync
+
+    def close_first(fd: int) -> None:
+        file.close()
+        sync(fd)
+
+    monkeypatch.setattr(os, "fdatasync", close_first)
+    file.sync()
+
+
+def test_bytes_go_from_a_file_to_a_socket(tmp_path: Path) -> None:
+    file = OsFileSystem().open(str(tmp_path / "f"), create=True)
+    file.append(b"hello world")
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        assert file.sendfile(ours.fileno(), 6, 5) == 5
+        assert theirs.recv(100) == b"world"
+
+
+def test_sync_that_cannot_begin_is_passing_and_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "f"
+    path.write_bytes(b"x")
+    file = OsFileSystem().open(str(path), size=1)
+
+    def refuse(*_: object) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "open", refuse)
+        with pytest.raises(OSError, match="Too many") as caught:
+            file.sync()
+    assert is_passing(caught.value)
+    file.sync()
+
+
+def test_trouble_passes_unless_a_sync_has_failed() -> None:
+    assert is_passing(OSError(errno.ENOSPC, "full"))
+    assert not is_passing(OSError(errno.EIO, "broken"))
+    assert not is_passing(SyncFailed(errno.ENOSPC, "full"))
+
+
+@pytest.mark.parametrize("error", [errno.ENOTSUP, errno.EINVAL, errno.ENOTTY, errno.EIO])
+def test_drive_cache_is_skipped_only_where_it_cannot_be_emptied(
+    error: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> int:
+        raise OSError(error, "refused")
+
+    monkeypatch.setattr(fcntl, "fcntl", refuse)
+    if error == errno.EIO:
+        with pytest.raises(OSError, match="refused"):
+            files._sync_drive(0)
+    else:
+        assert not files._sync_drive(0)
+
+
+def test_file_that_is_read_again_and_again_stays_open(tmp_path: Path) -> None:
+    fs = OsFileSystem(open_files_max=3)
+    for number in range(8):
+        (tmp_path / str(number)).write_bytes(b"x")
+    hot = fs.open(str(tmp_path / "0"))
+    (tmp_path / "0").unlink()  # reopening it would fail
+    for number in range(1, 8):
+        assert hot.pread(1, 0) == b"x"
+        fs.open(str(tmp_path / str(number)))
+    assert len(fs._open_files) == 3

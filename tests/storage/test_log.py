@@ -12,18 +12,21 @@ from tests.storage.batches import (
     append,
     append_marker,
     batch,
+    checkpoint,
     flush,
     open_test_log,
     read_all,
     values,
 )
-from tests.storage.faulty_files import FaultyFileSystem
+from tests.storage.faulty_files import FaultyFileSystem, PowerLossFileSystem
 
 from headrace.protocol.batch import read_header
 from headrace.protocol.compression import Codec
 from headrace.protocol.errors import ErrorCode, KafkaError
 from headrace.storage import LogConfig, Origin, OsFileSystem
 from headrace.storage.appending import codec_wanted
+from headrace.storage.segment import RECENT_BATCHES_MAX
+from headrace.storage.sparse_index import WARM_ENTRIES_MAX
 
 
 def refused(log, data: memoryview, now_ms: int = NOW_MS) -> ErrorCode:  # type: ignore[no-untyped-def]
@@ -305,3 +308,70 @@ def test_aborted_transactions_are_found_for_a_range(tmp_path: Path) -> None:
     reopened = open_test_log(OsFileSystem(), str(tmp_path))
     assert reopened.aborted_transactions(0, 5) == [(1, 1)]
     assert [r.offset for r in read_all(reopened)] == [0, 1, 2]
+
+
+def test_full_disk_for_an_index_does_not_fail_an_append() -> None:
+    fs = FaultyFileSystem(PowerLossFileSystem())
+    log = open_test_log(fs, config=LogConfig(index_interval_bytes=1))
+    fs.fail("append", error=errno.ENOSPC, path_has=".index", times=5)
+    for sequence in range(WARM_ENTRIES_MAX + 3):
+        data = batch([b"v"], producer_id=7, epoch=0, sequence=sequence)
+        assert log.append(data, leader_epoch=0, now_ms=NOW_MS).base_offset == sequence
+    again = batch([b"v"], producer_id=7, epoch=0, sequence=sequence)
+    assert log.append(again, leader_epoch=0, now_ms=NOW_MS).duplicate
+    fs.heal()
+    checkpoint(log)
+    assert len(values(log)) == WARM_ENTRIES_MAX + 3
+    assert len(log.active.offsets.entries()) == WARM_ENTRIES_MAX + 2
+
+
+@pytest.mark.parametrize("operation", ["append", "open"])
+def test_full_disk_does_not_hide_an_aborted_transaction(operation: str) -> None:
+    fs = FaultyFileSystem(PowerLossFileSystem())
+    log = open_test_log(fs)
+    data = batch([b"v"], producer_id=9, epoch=0, sequence=0, transactional=True)
+    log.append(data, leader_epoch=0, now_ms=NOW_MS)
+    fs.fail(operation, error=errno.ENOSPC, path_has=".txnindex")
+    append_marker(log, 9, 0, commit=False)
+    assert log.aborted_transactions(0, 2) == [(9, 0)]
+    fs.heal()
+    point = checkpoint(log)
+    reopened = open_test_log(fs, clean=True, recovery_point=point)
+    assert reopened.aborted_transactions(0, 2) == [(9, 0)]
+
+
+def test_deleted_records_stay_deleted_however_much_is_appended() -> None:
+    log = open_test_log(PowerLossFileSystem())
+    for _ in range(RECENT_BATCHES_MAX):
+        append(log, b"v")
+    log.high_watermark = log.end_offset
+    log.delete_records(-1)
+    append(log, b"w")
+    with pytest.raises(KafkaError) as caught:
+        log.read(RECENT_BATCHES_MAX - 1, 1000, upto=log.end_offset)
+    assert caught.value.code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_piece_of_a_file_that_was_cut_is_an_error(tmp_path: Path) -> None:
+    log = open_test_log(OsFileSystem(), str(tmp_path))
+    append(log, b"a")
+    piece = log.read(0, 1000, upto=1)
+    assert piece is not None
+    os.truncate(piece.file.path, len(piece) - 1)
+    with pytest.raises(OSError, match="was cut"):
+        piece.read()
+    log.active.file.truncate(len(piece) - 1)
+    with pytest.raises(OSError, match="was cut"):
+        piece.read_nowait()
+
+
+def test_compacted_log_rolls_within_the_compaction_lag() -> None:
+    config = LogConfig(
+        cleanup_policy=frozenset({"compact"}), segment_ms=10_000, max_compaction_lag_ms=1_000
+    )
+    log = open_test_log(PowerLossFileSystem(), config=config)
+    append(log, b"a", timestamp=NOW_MS)
+    append(log, b"b", timestamp=NOW_MS + 1_000)
+    assert len(log.segments) == 1
+    append(log, b"c", timestamp=NOW_MS + 1_001)
+    assert len(log.segments) == 2

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from pathlib import Path
 
 import pytest
 from tests.storage.batches import NOW_MS, append, batch, flush, values
-from tests.storage.faulty_files import FaultyFileSystem
+from tests.storage.faulty_files import FaultyFileSystem, PowerLossFileSystem
 
 from headrace.protocol.errors import KafkaError
 from headrace.storage import Log, LogConfig, LogDirError, LogManager, OsFileSystem
@@ -276,9 +277,150 @@ def test_thousand_logs_load_quickly_after_a_clean_stop(tmp_path: Path) -> None:
     for partition in range(1000):
         append(logs.create("t", partition, TOPIC_ID), b"v" * 100)
     logs.close()
-    started = time.perf_counter()
+    started = time.process_time()  # not the clock on the wall: the machine may be busy
     again = manager(tmp_path, fs=OsFileSystem(open_files_max=100))
-    elapsed_s = time.perf_counter() - started
+    elapsed_s = time.process_time() - started
     assert len(again) == 1000
     assert elapsed_s < 1.5
     assert values(log_of(again, "t", 999)) == [(0, b"v" * 100)]
+
+
+def disk_manager(fs: FileSystem) -> LogManager:
+    return manager(Path("/data"), fs=fs)
+
+
+def durable(log: Log, *records: bytes) -> None:
+    for value in records:
+        append(log, value)
+    flush(log)
+    log.high_watermark = log.synced_offset
+
+
+def test_recreated_log_inherits_nothing_from_its_namesake() -> None:
+    fs = PowerLossFileSystem()
+    logs = disk_manager(fs)
+    log = logs.create("t", 0, TOPIC_ID)
+    durable(log, *[b"old"] * 20)
+    log.delete_records(10)
+    logs.checkpoint()
+    logs.delete("t", 0)
+    durable(logs.create("t", 0, TOPIC_ID[::-1]), b"a", b"b")
+    assert values(log_of(disk_manager(fs.crash()))) == [(0, b"a"), (1, b"b")]
+
+
+def test_recreating_many_logs_rewrites_the_checkpoints_once(tmp_path: Path) -> None:
+    fs = FaultyFileSystem()
+    logs = manager(tmp_path, fs=fs)
+    for partition in range(20):
+        append(logs.create("t", partition, TOPIC_ID), b"v")
+    logs.checkpoint()
+    for partition in range(20):
+        logs.delete("t", partition)
+    fs.calls.clear()
+    for partition in range(20):
+        logs.create("t", partition, TOPIC_ID)
+    rewritten = [path for operation, path in fs.calls if operation == "write"]
+    assert sum("recovery-point" in path for path in rewritten) == 1
+
+
+def test_checkpoint_under_way_does_not_speak_for_a_recreated_log() -> None:
+    fs = PowerLossFileSystem()
+    logs = disk_manager(fs)
+    durable(logs.create("t", 0, TOPIC_ID), *[b"old"] * 20)
+    under_way = logs.begin_checkpoint()
+    logs.delete("t", 0)
+    log = logs.create("t", 0, TOPIC_ID)
+    durable(log, b"new")
+    under_way.run()
+    under_way.complete()
+    assert not [name for name in fs.list(log.dir) if name.endswith(".snapshot")]
+    assert values(log_of(disk_manager(fs.crash()))) == [(0, b"new")]
+
+
+def test_deletion_is_durable_after_its_sync() -> None:
+    fs = PowerLossFileSystem()
+    logs = disk_manager(fs)
+    durable(logs.create("t", 0, TOPIC_ID), b"a")
+    logs.delete("t", 0)
+    logs.sync_deletions()
+    assert len(disk_manager(fs.crash())) == 0
+
+
+def test_only_folders_of_deleted_logs_are_removed(tmp_path: Path) -> None:
+    for name in ("keep-delete", "t-0.mine-delete", f"t-0.{'0' * 32}-delete"):
+        (tmp_path / name).mkdir()
+    purge = manager(tmp_path).begin_purge(NOW_MS)
+    assert purge is not None
+    purge.run()
+    left = {name for name in os.listdir(tmp_path) if name.endswith("-delete")}
+    assert left == {"keep-delete", "t-0.mine-delete"}
+
+
+def test_failed_creation_can_be_tried_again() -> None:
+    fs = FaultyFileSystem(PowerLossFileSystem())
+    logs = disk_manager(fs)
+    fs.fail("append", error=errno.ENOSPC, path_has="partition.metadata")
+    with pytest.raises(OSError, match="No space"):
+        logs.create("t", 0, TOPIC_ID)
+    assert logs.create("t", 0, TOPIC_ID).end_offset == 0
+
+
+@pytest.mark.parametrize(
+    ("operation", "path_has"),
+    [("write", ".snapshot"), ("append", "index"), ("write", "recovery-point"), ("rename", "epoch")],
+)
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EDQUOT, errno.EMFILE])
+def test_checkpoint_on_a_full_disk_is_put_off(operation: str, path_has: str, error: int) -> None:
+    fs = FaultyFileSystem(PowerLossFileSystem())
+    logs = disk_manager(fs)
+    log = logs.create("t", 0, TOPIC_ID)
+    durable(log, b"a")
+    fs.fail(operation, error=error, path_has=path_has)
+    logs.checkpoint()
+    assert log.offline is None
+    logs.checkpoint()
+    assert log.recovery_point == 1
+    assert fs.read("/data/recovery-point-offset-checkpoint") == b"0\n1\nt 0 1\n"
+    assert fs.read("/data/t-0/leader-epoch-checkpoint") == b"0\n1\n0 0\n"
+
+
+def test_retention_on_a_full_disk_is_put_off() -> None:
+    fs = FaultyFileSystem(PowerLossFileSystem())
+    logs = manager(Path("/data"), fs=fs, config=LogConfig(retention_ms=1000, segment_bytes=100))
+    log = logs.create("t", 0, TOPIC_ID)
+    durable(log, b"a", b"b", b"c")
+    logs.checkpoint()
+    fs.fail("rename", nth=2, error=errno.ENOSPC, path_has=".log")
+    logs.run_retention(NOW_MS + 5000)
+    assert log.offline is None
+    assert log.start_offset == 1
+    assert values(log) == [(1, b"b"), (2, b"c")]
+    logs.run_retention(NOW_MS + 5000)
+    assert log.start_offset == 3
+
+
+def test_full_disk_on_stop_leaves_no_mark_of_a_clean_one(tmp_path: Path) -> None:
+    fs = FaultyFileSystem()
+    logs = manager(tmp_path, fs=fs)
+    durable(logs.create("t", 0, TOPIC_ID), b"a")
+    fs.fail("write", error=errno.ENOSPC, path_has="log-start", times=9)
+    logs.close()
+    assert not (tmp_path / ".kafka_cleanshutdown").exists()
+    assert values(log_of(manager(tmp_path))) == [(0, b"a")]
+
+
+def test_sync_that_fails_on_a_full_disk_is_no_passing_trouble() -> None:
+    fs = FaultyFileSystem(PowerLossFileSystem())
+    logs = disk_manager(fs)
+    log = logs.create("t", 0, TOPIC_ID)
+    append(log, b"a")
+    fs.fail("sync", error=errno.ENOSPC)
+    logs.checkpoint()
+    assert log.offline is not None
+
+
+def test_idle_logs_are_not_saved_again(tmp_path: Path) -> None:
+    logs = manager(tmp_path)
+    log = logs.create("t", 0, TOPIC_ID)
+    logs.checkpoint()
+    assert log.begin_checkpoint() is None

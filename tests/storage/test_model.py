@@ -162,4 +162,4 @@ class LogMachine(RuleBasedStateMachine):
 
 
 TestLogAgainstModel = LogMachine.TestCase
-TestLogAgainstModel.settings = settings(max_examples=2000, stateful_step_count=30, deadline=None)
+TestLogAgainstModel.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)

@@ -215,7 +215,7 @@ def survive(fs: PowerLossFileSystem, history: History, rng: random.Random) -> in
 
 @pytest.mark.parametrize("seed", range(3))
 def test_acknowledged_records_survive_a_crash_at_every_operation(seed: int) -> None:
-    assert crash_everywhere(seed, steps=25, states=4) > 100
+    assert crash_everywhere(seed, steps=30, states=4) > 100
 
 
 @pytest.mark.long

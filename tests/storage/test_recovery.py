@@ -23,7 +23,7 @@ from tests.storage.batches import (
 from headrace.protocol.batch import HEADER_BYTES
 from headrace.protocol.errors import ErrorCode, KafkaError
 from headrace.protocol.records import Record
-from headrace.storage import Log, LogConfig, OsFileSystem
+from headrace.storage import Log, LogConfig, Origin, OsFileSystem
 from headrace.storage.scan import iter_headers
 
 CONFIG = LogConfig(segment_bytes=3000, index_interval_bytes=200)
@@ -361,3 +361,35 @@ def test_log_whose_start_lies_behind_its_end_begins_again(tmp_path: Path) -> Non
     opened = open_test_log(OsFileSystem(), str(tmp_path), config=CONFIG, start_offset=100)
     assert (opened.start_offset, opened.end_offset, opened.size_bytes) == (100, 100, 0)
     assert append(opened, b"v") == 100
+
+
+def test_gap_that_compaction_left_at_the_recovery_point_is_no_damage(tmp_path: Path) -> None:
+    config = LogConfig(cleanup_policy=frozenset({"compact"}))
+    log = open_test_log(OsFileSystem(), str(tmp_path), config=config)
+    for base_offset in (0, 1, 5, 6):
+        data = batch([b"v"], base_offset=base_offset, leader_epoch=0)
+        log.append(data, leader_epoch=0, now_ms=NOW_MS, origin=Origin.REPLICA)
+    log.close()
+    reopened = open_test_log(OsFileSystem(), str(tmp_path), config=config, recovery_point=3)
+    assert [offset for offset, _ in values(reopened)] == [0, 1, 5, 6]
+    assert reopened.end_offset == 7
+
+
+def test_torn_append_behind_the_recovery_point_costs_no_full_check(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = LogConfig(index_interval_bytes=200)
+    log = open_test_log(OsFileSystem(), str(tmp_path), config=config)
+    for _ in range(20):
+        append(log, b"v" * 100)
+    point = checkpoint(log)
+    append(log, b"torn" * 100)
+    log.close()
+    path = log.active.file.path
+    os.truncate(path, os.path.getsize(path) - 10)
+    reopened = open_test_log(OsFileSystem(), str(tmp_path), config=config, recovery_point=point)
+    assert reopened.end_offset == point
+    assert "bytes after offset 20 are cut" in caplog.text
+    assert "checked from its start" not in caplog.text
+    assert append(reopened, b"next") == point
+    assert len(values(reopened)) == 21

@@ -145,7 +145,7 @@ def test_failed_roll_leaves_the_log_as_it_was(tmp_path: Path) -> None:
     from tests.storage.faulty_files import FaultyFileSystem
 
     size = len(batch([b"x" * 100]))
-    for operation, suffix in (("write", ".snapshot"), ("open", ".log"), ("append", "index")):
+    for operation, suffix in (("open", ".log"), ("append", "index")):
         fs = FaultyFileSystem()
         folder = tmp_path / (operation + suffix)
         log = open_test_log(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from headrace.storage import OsFileSystem, snapshots
 from headrace.storage.producers import Producers
-from headrace.storage.snapshots import CorruptSnapshot
+from headrace.storage.snapshots import CorruptSnapshot, Snapshot
 
 int64 = st.integers(0, 2**63 - 1)
 
@@ -110,3 +110,14 @@ def test_files_are_named_by_offset(tmp_path: Path) -> None:
     ]
     (producer,) = snapshots.read(fs, str(tmp_path), 3)
     assert len(producer.batches) == 3
+
+
+def test_snapshot_is_of_the_moment_it_was_taken(tmp_path: Path) -> None:
+    made = Producers()
+    for number in range(3):
+        made.append_batch(5, 0, number, number, number, 9, False)
+    expected = snapshots.contents(str(tmp_path), 3, made)
+    snapshot = Snapshot(3, made)
+    made.append_batch(5, 0, 3, 3, 3, 9, False)
+    made.append_batch(6, 0, 0, 4, 4, 9, True)
+    assert snapshot.contents(str(tmp_path)) == expected

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import random
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -27,6 +29,17 @@ from headrace.storage.files import FileSystem
 
 SIZE = len(batch([b"x" * 100]))
 CONFIG = LogConfig(segment_bytes=2 * SIZE, cleanup_policy=frozenset({"compact"}))
+
+
+def replace_segments(
+    log: Log, old_bases: Sequence[int], new_bases: Sequence[int], now_ms: int
+) -> None:
+    """Swap cleaned segments in, all on one thread; raises what went wrong."""
+    swap = log.begin_swap(old_bases, new_bases)
+    swap.run()
+    swap.complete(now_ms)
+    if swap.error is not None:
+        raise swap.error
 
 
 def fill(fs: FileSystem, folder: str = FOLDER) -> Log:
@@ -81,7 +94,7 @@ def test_readers_see_the_new_segments_and_finish_with_the_old(tmp_path: Path) ->
 def test_segments_may_be_emptied(tmp_path: Path) -> None:
     log = fill(OsFileSystem(), str(tmp_path))
     clean(log, [2, 4], set())
-    log.replace_segments([2, 4], [2], NOW_MS)
+    replace_segments(log, [2, 4], [2], NOW_MS)
     assert offsets(log) == [0, 1, 6, 7, 8]
     again = open_test_log(OsFileSystem(), str(tmp_path), config=CONFIG)
     assert offsets(again) == [0, 1, 6, 7, 8]
@@ -115,7 +128,7 @@ def test_failed_swap_takes_the_log_offline_and_is_completed_on_opening(tmp_path:
     clean(log, [0, 2, 4], {1, 5})
     fs.fail("rename", nth=6)
     with pytest.raises(OSError, match="Input/output"):
-        log.replace_segments([0, 2, 4], [0], NOW_MS)
+        replace_segments(log, [0, 2, 4], [0], NOW_MS)
     assert log.offline is not None
     again = open_test_log(OsFileSystem(), str(tmp_path), config=CONFIG)
     assert offsets(again) == [1, 5, 6, 7, 8]
@@ -137,7 +150,7 @@ def test_crash_at_every_operation_leaves_all_old_or_all_new(
         done = False
         with contextlib.suppress(PowerCut):
             clean(log, [0, 2, 4], keep)
-            log.replace_segments([0, 2, 4], [0], NOW_MS)
+            replace_segments(log, [0, 2, 4], [0], NOW_MS)
             done = True
         rng = random.Random(cut_at)
         for state in range(8):
@@ -174,3 +187,44 @@ def test_swap_left_by_apache_kafka_is_completed_or_undone(tmp_path: Path, decide
             path.rename(tmp_path / (names.offset_name(0, suffix) + names.SWAP))
     again = open_test_log(OsFileSystem(), str(tmp_path), config=CONFIG)
     assert offsets(again) == ([1, 5, 6, 7, 8] if decided else list(range(9)))
+
+
+def test_names_of_new_segments_are_durable_before_the_plan() -> None:
+    fs = FaultyFileSystem(PowerLossFileSystem())
+    log = fill(fs)
+    clean(log, [0, 2], keep={0})
+    replace_segments(log, [0, 2], [0], NOW_MS)
+    clean(log, [0, 4], keep={0})  # how far the log is compacted is known and not written again
+    fs.calls.clear()
+    replace_segments(log, [0, 4], [0], NOW_MS)
+    planned = next(at for at, (_, path) in enumerate(fs.calls) if "swap-plan" in path)
+    assert ("sync_dir", log.dir) in fs.calls[:planned]
+
+
+def test_swap_leaves_a_deleted_log_alone() -> None:
+    fs = PowerLossFileSystem()
+    log = fill(fs)
+    clean(log, [0, 2], keep={0})
+    swap = log.begin_swap([0, 2], [0])
+    log.deleted = True
+    before = fs.list(log.dir)
+    swap.run()
+    swap.complete(NOW_MS)
+    assert fs.list(log.dir) == before
+    assert log.offline is None
+    assert log.swap is None
+
+
+def test_swap_on_a_full_disk_is_put_off_until_it_is_decided() -> None:
+    fs = FaultyFileSystem(PowerLossFileSystem())
+    log = fill(fs)
+    clean(log, [0, 2], keep={0})
+    fs.fail("write", error=errno.ENOSPC, path_has="swap-plan")
+    with pytest.raises(OSError, match="No space"):
+        replace_segments(log, [0, 2], [0], NOW_MS)
+    assert log.offline is None
+    assert offsets(log) == list(range(9))
+    fs.fail("rename", error=errno.ENOSPC, path_has="swap-plan")
+    with pytest.raises(OSError, match="No space"):
+        replace_segments(log, [0, 2], [0], NOW_MS)
+    assert log.offline is not None

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import queue
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.storage.batches import NOW_MS, append, batch, flush, open_test_log, values
+from tests.storage.batches import (
+    NOW_MS,
+    append,
+    batch,
+    checkpoint,
+    flush,
+    open_test_log,
+    values,
+)
 from tests.storage.faulty_files import FaultyFileSystem, PowerLossFileSystem
 
 from headrace.protocol.errors import ErrorCode, KafkaError
@@ -216,3 +226,124 @@ def test_failed_sync_is_reported_and_never_tried_again(
     syncer.request(log, done.append)
     assert done[1] is done[0]
     assert len(fs.calls) == calls
+
+
+def test_what_a_checkpoint_synced_is_not_synced_again(fs: FaultyFileSystem, log: Log) -> None:
+    for _ in range(5):
+        append(log, b"x" * 100)
+    checkpoint(log)
+    assert log.begin_flush() is None
+    append(log, b"y")
+    fs.calls.clear()
+    flush(log)
+    assert [path[-10:] for operation, path in fs.calls if operation == "sync"] == ["000004.log"]
+
+
+def test_file_that_grows_during_a_checkpoint_is_synced_again(
+    fs: FaultyFileSystem, log: Log
+) -> None:
+    append(log, b"x" * 100)
+    saving = log.begin_checkpoint()
+    assert saving is not None
+    saving.run()
+    for _ in range(3):
+        append(log, b"x" * 100)  # the second batch of the first segment, and a roll
+    log.complete_checkpoint(saving)
+    fs.calls.clear()
+    flush(log)
+    synced = [path[-10:] for operation, path in fs.calls if operation == "sync"]
+    assert synced == ["000000.log", "000002.log"]
+
+
+def test_segments_that_left_the_log_are_not_synced(fs: FaultyFileSystem, log: Log) -> None:
+    for _ in range(5):
+        append(log, b"x" * 100)
+    log.truncate_to(1, NOW_MS)
+    fs.calls.clear()
+    append(log, b"y")
+    flush(log)
+    checkpoint(log)
+    assert not [path for operation, path in fs.calls if operation == "sync" and "2.log" in path]
+    assert log.offline is None
+
+
+def refuse_open(*_: object) -> int:
+    raise OSError(errno.EMFILE, "Too many open files")
+
+
+def test_too_few_descriptors_only_put_a_flush_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = open_test_log(OsFileSystem(), str(tmp_path), config=LogConfig(segment_bytes=2 * SIZE))
+    for _ in range(3):
+        append(log, b"x" * 100)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "open", refuse_open)  # the folder cannot be opened to be synced
+        flush(log)
+    assert log.offline is None
+    assert log.synced_offset == 0
+    flush(log)
+    assert log.synced_offset == 3
+
+
+def test_request_is_made_again_after_passing_trouble(
+    tmp_path: Path, loop: Loop, syncer: Syncer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = open_test_log(OsFileSystem(), str(tmp_path), config=LogConfig(segment_bytes=2 * SIZE))
+    for _ in range(3):
+        append(log, b"x" * 100)
+    done: list[OSError | None] = []
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "open", refuse_open)
+        syncer.request(log, done.append)
+        loop.run_one()
+    assert done == [None]
+    assert log.synced_offset == 0
+    syncer.request(log, done.append)
+    loop.run_one()
+    assert done == [None, None]
+    assert log.synced_offset == 3
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_snapshot_of_a_roll_is_written_by_a_flush_if_there_is_room(
+    fs: FaultyFileSystem, log: Log, full: bool
+) -> None:
+    for _ in range(2):
+        append(log, b"x" * 100)
+    fs.calls.clear()
+    append(log, b"x" * 100)
+    assert not [path for operation, path in fs.calls if operation == "write"]
+    if full:
+        fs.fail("write", error=errno.ENOSPC, path_has=".snapshot")
+    flush(log)
+    assert log.synced_offset == 3
+    assert fs.exists(os.path.join(log.dir, "00000000000000000002.snapshot")) is not full
+
+
+def test_snapshot_of_a_checkpoint_is_not_written_over(fs: FaultyFileSystem, log: Log) -> None:
+    for _ in range(2):
+        append(log, b"x" * 100)
+    pending = log.begin_flush()
+    assert pending is not None
+    log.roll(NOW_MS)
+    checkpoint(log)
+    pending.run()
+    log.complete_flush(pending)
+    fs.calls.clear()
+    append(log, b"y")
+    flush(log)
+    assert not [path for operation, path in fs.calls if operation == "write"]
+
+
+def test_snapshot_of_a_roll_is_not_written_after_a_truncation(
+    fs: FaultyFileSystem, log: Log
+) -> None:
+    for _ in range(3):
+        append(log, b"x" * 100)
+    pending = log.begin_flush()
+    assert pending is not None
+    log.truncate_to(1, NOW_MS)
+    pending.run()
+    log.complete_flush(pending)
+    assert not fs.exists(os.path.join(log.dir, "00000000000000000002.snapshot"))

@@ -31,6 +31,7 @@ def fill(folder: Path, segments: int, config: LogConfig) -> Log:
     for number in range(segments * 2):
         timestamp = NOW_MS - (segments - number // 2) * DAY_MS
         append(log, b"x" * 100, timestamp=timestamp)
+        flush(log)
     log.high_watermark = log.end_offset
     checkpoint(log)
     return log

@@ -37,7 +37,7 @@ from headrace.protocol.batch import HEADER_BYTES, build_batch
 from headrace.protocol.errors import ErrorCode, KafkaError
 from headrace.protocol.primitives import ProtocolError
 from headrace.protocol.records import Record
-from headrace.storage.log import Origin
+from headrace.storage import Origin
 from headrace.storage.reading import ColdRead
 from headrace.timing.wheel import Entry
 

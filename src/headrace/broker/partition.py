@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from headrace.broker.purgatory import Waiting
 from headrace.metadata.topic_names import INTERNAL
 from headrace.protocol.errors import ErrorCode, KafkaError
-from headrace.storage.log import AppendInfo, Log, Origin
+from headrace.storage import AppendInfo, Log, Origin
 
 if TYPE_CHECKING:
     from headrace.broker.node import Node

@@ -207,8 +207,9 @@ class TopicService:
         self._node.groups.topic_deleted(topic.name)
         if self._delete_folders(topic, range(topic.partitions)):
             try:
+                await self._node.run_read(self._node.logs.sync_deletions)
                 await self._node.catalog.forget_deleted([topic.id])
-            except StoreError as error:
+            except (OSError, StoreError) as error:
                 log.warning("deleted topic %s is not forgotten yet: %s", topic.name, error)
 
     def _delete_folders(self, topic: Topic, indexes: Sequence[int]) -> bool:

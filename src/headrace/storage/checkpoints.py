@@ -89,8 +89,9 @@ class CheckpointFolder:
         self._fs = fs
         self._path = path
         self._checksums = self._read_checksums()
-        # What the files surely hold: rows as last read or written.
+        # What the files hold, as last read or written; not so sure after a failed write.
         self._rows: dict[str, Offsets] = {}
+        self._unsure: set[str] = set()
 
     def read(self, name: str) -> Offsets:
         """A checkpoint's offsets, empty when it was never written; raises CorruptCheckpoint."""
@@ -110,7 +111,11 @@ class CheckpointFolder:
 
         Raises OSError; then each file holds the old or the new rows, and either is believed.
         """
-        changed = {name: rows for name, rows in files.items() if self._rows.get(name) != rows}
+        changed = {
+            name: rows
+            for name, rows in files.items()
+            if self._rows.get(name) != rows or name in self._unsure
+        }
         if not changed:
             return
         contents = {name: format_offsets(rows) for name, rows in changed.items()}
@@ -120,14 +125,15 @@ class CheckpointFolder:
         self._write_checksums(checksums)
         self._checksums = checksums
         for name, data in contents.items():
-            self._rows.pop(name, None)
+            self._unsure.add(name)
             self._fs.write_atomic(os.path.join(self._path, name), data)
+            self._unsure.discard(name)
             self._checksums[name] = (crc32c(data),)
             self._rows[name] = dict(changed[name])
 
     def knows(self, key: tuple[str, int]) -> bool:
-        """Whether some checkpoint speaks of a partition."""
-        return any(key in rows for rows in self._rows.values())
+        """Whether some checkpoint speaks, or may speak, of a partition."""
+        return bool(self._unsure) or any(key in rows for rows in self._rows.values())
 
     def keep(self, keys: Container[tuple[str, int]]) -> None:
         """Drop the rows of all partitions but these; durable when this returns."""

@@ -50,6 +50,13 @@ class LogConfig:
         return COMPACT in self.cleanup_policy
 
     @property
+    def roll_ms(self) -> int:
+        """How old the active segment may get; what is to be compacted must not stay in it."""
+        if self.is_compacted and self.max_compaction_lag_ms > 0:
+            return min(self.segment_ms, self.max_compaction_lag_ms)
+        return self.segment_ms
+
+    @property
     def deletes(self) -> bool:
         return DELETE in self.cleanup_policy
 

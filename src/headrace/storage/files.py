@@ -11,7 +11,6 @@ import os
 import resource
 import sys
 import threading
-from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
 from typing import Protocol, TypeAlias
@@ -27,7 +26,6 @@ _PASSING = frozenset(
 )
 _FLAGS = os.O_RDWR | getattr(os, "O_CLOEXEC", 0)
 _RWF_NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
-_sync_data: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
 _F_FULLFSYNC = 51
 _NO_FULLFSYNC = frozenset({errno.ENOTSUP, errno.EINVAL, errno.ENOTTY})
 
@@ -120,11 +118,15 @@ def pread(file: File, length: int, offset: int, wait: bool) -> bytes | bytearray
     return data
 
 
-def _sync_fd(fd: int, path: str, sync: Callable[[int], None] = _sync_data) -> None:
+def _sync_fd(fd: int, path: str, *, is_dir: bool = False) -> None:
     try:
-        if sys.platform == "darwin" and _sync_drive(fd):
-            return
-        sync(fd)
+        if sys.platform == "darwin":
+            if not _sync_drive(fd):
+                os.fsync(fd)
+        elif is_dir:
+            os.fsync(fd)
+        else:
+            os.fdatasync(fd)
     except OSError as error:
         raise SyncFailed(error.errno, error.strerror, path) from error
 
@@ -399,7 +401,7 @@ class OsFileSystem:
     def sync_dir(self, path: str) -> None:
         fd = os.open(path, os.O_RDONLY)
         try:
-            _sync_fd(fd, path, os.fsync)
+            _sync_fd(fd, path, is_dir=True)
         finally:
             os.close(fd)
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from typing import TYPE_CHECKING
 
 from headrace.storage import names, snapshots
 from headrace.storage.checkpoints import format_epochs
-from headrace.storage.files import File
+from headrace.storage.files import File, is_passing
+from headrace.storage.snapshots import Snapshot
 
 if TYPE_CHECKING:
     from headrace.storage.log import Log
@@ -18,34 +20,85 @@ if TYPE_CHECKING:
 class Flush:
     """The files to sync so that everything below `end_offset` is durable.
 
-    Holds all files that were written since the last flush (rolls leave several) and, when one of
-    them is new, the folder. A truncation meanwhile lowers `end_offset`: what is appended at those
-    offsets afterwards is another thing than what was synced.
+    Beside the active one all files that no sync has covered yet (rolls leave several) and, when
+    one of them is new, the folder. A truncation meanwhile lowers `end_offset`: what is appended at
+    those offsets afterwards is another thing than what was synced.
     """
 
-    __slots__ = ("end_offset", "error", "files", "folders", "log")
+    __slots__ = (
+        "_active",
+        "_cancelled",
+        "_saving",
+        "_snapshot",
+        "end_offset",
+        "error",
+        "files",
+        "folders",
+        "log",
+        "postponed",
+    )
 
-    def __init__(self, log: Log, files: list[File], folders: list[str]) -> None:
+    def __init__(
+        self,
+        log: Log,
+        files: dict[File, int],
+        folders: dict[str, int],
+        snapshot: Snapshot | None,
+    ) -> None:
         self.log = log
+        # Each with the number of its listing in Unsynced.
         self.files = files
         self.folders = folders
         self.end_offset = log.end_offset
+        #: A failed disk: what was written may be lost.
         self.error: OSError | None = None
+        #: Trouble that may pass: nothing is lost, and the next flush does all of it.
+        self.postponed: OSError | None = None
+        self._active = log.active.file
+        self._snapshot = snapshot
+        self._cancelled = False
+        self._saving = threading.Lock()
+
+    @property
+    def succeeded(self) -> bool:
+        return self.error is None and self.postponed is None
 
     def run(self) -> None:
-        """Sync; a failure is kept in `error`, unless the log was deleted meanwhile."""
+        """Sync; why it did not work is kept, unless the log was deleted meanwhile."""
         try:
             self._save()
-            for file in self.files:
+            for file in (*self.files, self._active):
                 file.sync()
             for folder in self.folders:
                 self.log.fs.sync_dir(folder)
         except OSError as error:
-            if not self.log.deleted:
+            if self.log.deleted:
+                return
+            if is_passing(error):
+                self.postponed = error
+            else:
                 self.error = error
 
+    def cancel(self, end_offset: int) -> None:
+        """Save nothing from now on, and speak only of what is below end_offset.
+
+        Waits for a save under way: what it wrote is there when this returns, to be removed.
+        """
+        with self._saving:
+            self._cancelled = True
+        self.end_offset = min(self.end_offset, end_offset)
+
     def _save(self) -> None:
-        """What is written before the syncs; nothing in a plain flush."""
+        """Write the snapshot of a roll; it only spares recovery work, so it may fail.
+
+        One that is there already is a checkpoint's, and durable: it stays.
+        """
+        fs = self.log.fs
+        with self._saving, contextlib.suppress(OSError):
+            if self._snapshot is not None and not self._cancelled:
+                for path, data in self._snapshot.contents(self.log.dir).items():
+                    if not fs.exists(path):
+                        fs.write(path, data)
 
 
 class Checkpoint(Flush):
@@ -55,88 +108,100 @@ class Checkpoint(Flush):
     point move to `end_offset`.
     """
 
-    __slots__ = ("_bases", "_contents", "_saving")
+    __slots__ = ("_bases", "_epochs")
 
-    def __init__(
-        self, log: Log, files: list[File], folders: list[str], contents: dict[str, bytes]
-    ) -> None:
-        super().__init__(log, files, folders)
+    def __init__(self, log: Log, files: dict[File, int], folders: dict[str, int]) -> None:
+        super().__init__(log, files, folders, Snapshot(log.end_offset, log.producers))
         self._bases = {segment.base_offset for segment in log.segments}
-        self._contents = contents
-        self._saving = threading.Lock()
+        self._epochs = log.epochs.rows() if log.epochs.changed else None
 
     def run(self) -> None:
         """Save, sync, and drop the snapshots that this one replaces; as in a flush on failure."""
         super().run()
-        if self.error is None:
-            with self._saving:
-                if self._contents:
+        if self.succeeded:
+            with self._saving, contextlib.suppress(OSError):
+                if not self._cancelled:
                     self._remove_older_snapshots()
-
-    def cancel(self, end_offset: int) -> None:
-        """Save nothing from now on, and speak only of what is below end_offset.
-
-        Waits for a save under way: what it wrote is there when this returns, to be removed.
-        """
-        with self._saving:
-            self._contents = {}
-        self.end_offset = min(self.end_offset, end_offset)
 
     def _save(self) -> None:
         fs = self.log.fs
         with self._saving:
-            for path, data in self._contents.items():
+            for path, data in [] if self._cancelled else self._contents():
                 temporary = path + names.TEMPORARY
                 fs.write(temporary, data)
                 fs.sync_path(temporary)
                 fs.rename(temporary, path)
 
+    def _contents(self) -> list[tuple[str, bytes]]:
+        assert self._snapshot is not None
+        contents = self._snapshot.contents(self.log.dir)
+        if self._epochs is not None:
+            contents[os.path.join(self.log.dir, names.EPOCHS)] = format_epochs(self._epochs)
+        return list(contents.items())
+
     def _remove_older_snapshots(self) -> None:
         """Keep the snapshots that begin a segment, and those that are newer than this one."""
-        try:
-            present = self.log.fs.list(self.log.dir)
-        except FileNotFoundError:
-            return  # the log was deleted meanwhile
+        present = self.log.fs.list(self.log.dir)
         old = {o for o in snapshots.offsets(present) if o < self.end_offset} - self._bases
         snapshots.remove(self.log.fs, self.log.dir, present, old)
 
 
 class Unsynced:
-    """What of a log is written but not durable, and the syncs of it that are under way."""
+    """What of a log is written but not durable, and the syncs of it that are under way.
 
-    __slots__ = ("_checkpoint", "_files", "_flush", "_folders", "_sealed", "_taken")
+    Files and folders are listed with a number until a sync has covered them. One that is listed
+    again meanwhile has another number by then, and stays.
+    """
+
+    __slots__ = (
+        "_checkpoint",
+        "_files",
+        "_flush",
+        "_folders",
+        "_index_files",
+        "_listed",
+        "_rolled",
+        "_sealed",
+    )
 
     def __init__(self) -> None:
-        self._files: list[File] = []  # beside the active segment's
-        self._folders: list[str] = []
-        # What a checkpoint under way syncs; a flush must not rely on that before it is done.
-        self._taken: tuple[list[File], list[str]] = ([], [])
-        self._sealed: list[Segment] = []  # with indexes that no checkpoint has saved
+        self._files: dict[File, int] = {}  # beside the active segment's
+        self._folders: dict[str, int] = {}
+        self._index_files: dict[File, int] = {}  # for checkpoints only
+        self._listed = 0
+        self._sealed: list[Segment] = []  # with indexes that no checkpoint has listed
+        self._rolled: Snapshot | None = None  # of the last roll, to be written by a flush
         self._flush: Flush | None = None
         self._checkpoint: Checkpoint | None = None
 
     def add(self, file: File | None, *folders: str) -> None:
         """Something beside the active segment is new: synced before batches are acknowledged."""
+        self._listed += 1
         if file is not None:
-            self._files.append(file)
-        self._folders += [folder for folder in folders if folder not in self._folders]
+            self._files[file] = self._listed
+        for folder in folders:
+            self._folders[folder] = self._listed
 
-    def add_sealed(self, segment: Segment) -> None:
+    def add_sealed(self, segment: Segment, snapshot: Snapshot) -> None:
         """A segment was sealed, and a new one has begun in its folder."""
         self._sealed.append(segment)
+        self._rolled = snapshot
         self.add(segment.file, segment.folder)
+
+    def forget(self, segment: Segment) -> None:
+        """A segment has left the log: its files need not be durable any more."""
+        self._files.pop(segment.file, None)
+        self._sealed = [each for each in self._sealed if each is not segment]
 
     def begin_flush(self, log: Log) -> Flush | None:
         if self._flush is not None or (
             log.synced_offset >= log.end_offset and not self._folders and not self._files
         ):
             return None
-        files, folders = self._taken
-        self._flush = Flush(
-            log, [*files, *self._files, log.active.file], [*folders, *self._folders]
-        )
-        self._files = []
-        self._folders = []
+        rolled = None
+        if self._checkpoint is None:  # else both might write the same snapshot
+            rolled, self._rolled = self._rolled, None
+        self._flush = Flush(log, self._files.copy(), self._folders.copy(), rolled)
         return self._flush
 
     def complete_flush(self, log: Log, flush: Flush) -> None:
@@ -144,45 +209,54 @@ class Unsynced:
             self._flush = None
         if flush.error is not None:
             log.offline = log.offline or flush.error
-        elif flush.end_offset > log.synced_offset:
-            log.synced_offset = flush.end_offset
+        elif flush.succeeded:
+            self._covered(flush)
+            log.synced_offset = max(log.synced_offset, flush.end_offset)
 
     def begin_checkpoint(self, log: Log) -> Checkpoint | None:
         if self._checkpoint is not None or not (
             log.recovery_point < log.end_offset
             or log.epochs.changed
             or self._sealed
+            or self._index_files
             or self._files
             or self._folders
         ):
             return None
         log.active.seal()
-        contents = snapshots.contents(log.dir, log.end_offset, log.producers)
-        if log.epochs.changed:
-            log.epochs.changed = False
-            contents[os.path.join(log.dir, names.EPOCHS)] = format_epochs(log.epochs.rows())
-        # A flush under way took its files with it; until it has succeeded they count as unsynced.
-        files = [*self._files, *(self._flush.files if self._flush else ()), log.active.file]
-        folders = [*self._folders, *(self._flush.folders if self._flush else ()), log.dir]
-        self._taken = (self._files, self._folders)
-        self._files = []
-        self._folders = []
+        if self._flush is not None:
+            self._flush.cancel(self._flush.end_offset)  # this one's snapshot is the better one
+        self._listed += 1
         for segment in (*self._sealed, log.active):
-            files += segment.unsynced_index_files()
+            for file in segment.unsynced_index_files():
+                self._index_files[file] = self._listed
         self._sealed = []
-        self._checkpoint = Checkpoint(log, files, folders, contents)
+        self._checkpoint = Checkpoint(
+            log, self._files | self._index_files, {log.dir: 0} | self._folders
+        )
+        log.epochs.changed = False
         return self._checkpoint
 
     def complete_checkpoint(self, log: Log, checkpoint: Checkpoint) -> None:
         self._checkpoint = None
-        self._taken = ([], [])
         self.complete_flush(log, checkpoint)
-        if checkpoint.error is None:
+        if checkpoint.succeeded:
             log.recovery_point = max(log.recovery_point, checkpoint.end_offset)
+        else:
+            log.epochs.changed = True
 
     def cap(self, end_offset: int) -> None:
         """A truncation comes: a sync under way speaks only of what it leaves alone."""
-        if self._flush is not None:
-            self._flush.end_offset = min(self._flush.end_offset, end_offset)
-        if self._checkpoint is not None:
-            self._checkpoint.cancel(end_offset)
+        self._rolled = None
+        for flush in (self._flush, self._checkpoint):
+            if flush is not None:
+                flush.cancel(end_offset)
+
+    def _covered(self, flush: Flush) -> None:
+        for file, number in flush.files.items():
+            for listed in (self._files, self._index_files):
+                if listed.get(file) == number:
+                    del listed[file]
+        for folder, number in flush.folders.items():
+            if self._folders.get(folder) == number:
+                del self._folders[folder]

@@ -16,7 +16,7 @@ from crc32c import crc32c
 
 from headrace.protocol.batch import TRANSACTIONAL_BIT, BatchHeader, CorruptBatch, restamp
 from headrace.protocol.errors import ErrorCode, KafkaError
-from headrace.storage import appending, lookup, names, snapshots, trimming
+from headrace.storage import appending, lookup, names, trimming
 from headrace.storage.appending import REFUSED_ATTRIBUTES, AppendInfo, Origin
 from headrace.storage.config import LogConfig
 from headrace.storage.epochs import EpochCache
@@ -28,9 +28,8 @@ from headrace.storage.reading import ReadRequest
 from headrace.storage.replay import replay
 from headrace.storage.segment import Segment
 from headrace.storage.slices import Slice
+from headrace.storage.snapshots import Snapshot
 from headrace.storage.swap import Swap
-
-__all__ = ["AppendInfo", "Log", "Origin"]
 
 RELATIVE_OFFSET_MAX = (1 << 31) - 1
 _INT64_MAX = (1 << 63) - 1
@@ -69,7 +68,7 @@ class Log:
         "recovery_point",
         "segments",
         "start_offset",
-        "swapping",
+        "swap",
         "synced_offset",
         "topic",
         "topic_id",
@@ -105,7 +104,7 @@ class Log:
         self.epochs = epochs
         self.producers = producers
         self.offline: OSError | None = None
-        self.swapping = False
+        self.swap: Swap | None = None
         self.deleted = False
         self._on_truncation = on_truncation
         self._random = rng or random.Random()
@@ -259,8 +258,8 @@ class Log:
         file.append(data)
 
         self.end_offset = next_offset = last_offset + 1
-        segment.record(last_offset, position, size, max_timestamp)
         segment.remember(base_offset, next_offset, position)
+        segment.record(last_offset, position, size, max_timestamp)
         if position == 0:
             self._plan_roll()
         if leader_epoch > self.epochs.latest:
@@ -331,10 +330,8 @@ class Log:
         # All that can fail comes before all that changes the log.
         sealed = self._active
         sealed.seal()
-        for path, content in snapshots.contents(self.dir, base_offset, self.producers).items():
-            self.fs.write(path, content)
         segment = Segment.create(self.fs, self.dir, base_offset, now_ms)
-        self.unsynced.add_sealed(sealed)
+        self.unsynced.add_sealed(sealed, Snapshot(base_offset, self.producers))
         sealed.forget_recent()
         if len(self.segments) > 1:
             self.segments[-2].cool()
@@ -350,7 +347,7 @@ class Log:
         self._plan_roll()
 
     def _configure(self, segment: Segment) -> None:
-        jitter_ms = min(self._config.segment_jitter_ms, self._config.segment_ms)
+        jitter_ms = min(self._config.segment_jitter_ms, self._config.roll_ms)
         segment.configure(
             self._config.index_interval_bytes,
             self._config.segment_index_bytes,
@@ -362,7 +359,7 @@ class Log:
         segment = self._active
         self._roll_by_message_time = segment.first_timestamp >= 0
         began_ms = segment.first_timestamp if self._roll_by_message_time else segment.created_ms
-        self._roll_after = began_ms + self._config.segment_ms - segment.roll_jitter_ms
+        self._roll_after = began_ms + self._config.roll_ms - segment.roll_jitter_ms
 
     def read(
         self, offset: int, max_bytes: int, *, upto: int, min_one: bool = True, wait: bool = True
@@ -474,21 +471,12 @@ class Log:
 
     def doom(self, segment: Segment, now_ms: int) -> None:
         """Remove the files of a renamed segment after `file.delete.delay.ms`."""
+        self.unsynced.forget(segment)
         self._doomed.append((now_ms + self._config.file_delete_delay_ms, segment))
 
     def begin_swap(self, old_bases: Sequence[int], new_bases: Sequence[int]) -> Swap:
         """Put `.cleaned` segments in the place of others: run the swap, then complete it."""
         return Swap(self, old_bases, new_bases)
-
-    def replace_segments(
-        self, old_bases: Sequence[int], new_bases: Sequence[int], now_ms: int
-    ) -> None:
-        """Put `.cleaned` segments in the place of others; durable on return, raises OSError."""
-        swap = self.begin_swap(old_bases, new_bases)
-        swap.run()
-        swap.complete(now_ms)
-        if swap.error is not None:
-            raise swap.error
 
     def take_doomed(self, now_ms: int) -> list[Segment]:
         """Segments discarded long enough ago; whoever takes them removes their files."""
@@ -496,6 +484,12 @@ class Log:
         if due:
             self._doomed = [row for row in self._doomed if row[0] > now_ms]
         return due
+
+    def moved(self, folder: str) -> None:
+        """Follow a rename of the folder."""
+        self.dir = folder
+        for segment in (*self.segments, *(segment for _, segment in self._doomed)):
+            segment.moved(folder)
 
     def close(self) -> None:
         """Give all descriptors back; nothing is made durable by this."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import random
@@ -14,7 +15,7 @@ from headrace.storage.checkpoints import Offsets, format_partition_metadata
 from headrace.storage.config import LogConfig
 from headrace.storage.dirs import LogDir, LogDirError
 from headrace.storage.epochs import EpochCache
-from headrace.storage.files import FileSystem
+from headrace.storage.files import FileSystem, is_passing
 from headrace.storage.flush import Checkpoint
 from headrace.storage.log import Log
 from headrace.storage.producers import Producers
@@ -52,6 +53,7 @@ class LogManager:
         self._logs: dict[tuple[str, int], Log] = {}
         self._dir_of: dict[Log, LogDir] = {}
         self._deleted: list[tuple[int, str]] = []  # due time, folder on its way out
+        self._renamed: set[LogDir] = set()  # with deletions that are not durable
         # Guards the checkpoint files; counts truncations, which outdate a checkpoint under way.
         self._saving = threading.Lock()
         self._truncations = 0
@@ -122,7 +124,7 @@ class LogManager:
         now_ms = self._now()
         for name in self.fs.list(log_dir.path):
             folder = os.path.join(log_dir.path, name)
-            if name.endswith(names.DELETED_FOLDER):
+            if names.is_deleted_folder(name) and self.fs.is_dir(folder):
                 self._deleted.append((now_ms, folder))
                 continue
             key = names.parse_folder(name)
@@ -165,16 +167,23 @@ class LogManager:
         folder = os.path.join(log_dir.path, names.folder_name(topic, partition))
         if self.fs.exists(folder) and self.fs.list(folder):
             raise LogDirError(f"{folder} is there already, though no log was found in it")
-        self.fs.mkdir(folder)
-        metadata = self.fs.open(os.path.join(folder, names.PARTITION_METADATA), create=True)
-        metadata.append(format_partition_metadata(topic_id))
+        self._forget_namesake(topic, partition, log_dir)
+        try:
+            self.fs.mkdir(folder)
+            metadata = self.fs.open(os.path.join(folder, names.PARTITION_METADATA), create=True)
+            metadata.append(format_partition_metadata(topic_id))
+            segment = Segment.create(self.fs, folder, 0, self._now())
+        except OSError:
+            with contextlib.suppress(OSError):
+                self.fs.rmtree(folder)  # or a second try would find it in the way
+            raise
         log = Log(
             self.fs,
             folder,
             topic,
             partition,
             config or self.default_config,
-            [Segment.create(self.fs, folder, 0, self._now())],
+            [segment],
             start_offset=0,
             end_offset=0,
             epochs=EpochCache([]),
@@ -187,18 +196,42 @@ class LogManager:
         self._add(log, log_dir)
         return log
 
+    def _forget_namesake(self, topic: str, partition: int, log_dir: LogDir) -> None:
+        """Make durable that no checkpoint speaks of a new log: one of the same name was deleted."""
+        with self._saving:
+            if log_dir.checkpoints.knows((topic, partition)):
+                log_dir.checkpoints.keep(self._logs.keys())
+
     def delete(self, topic: str, partition: int) -> None:
-        """Rename a log's folder out of the way; its files go with a later purge. Raises OSError."""
+        """Rename a log's folder out of the way; its files go with a later purge. Raises OSError.
+
+        Waits for what writes into the folder by its name. Durable after `sync_deletions`, or with
+        the first flush of a log of the same name.
+        """
         log = self._logs[topic, partition]
         log.deleted = True
+        log.unsynced.cap(0)
+        if log.swap is not None:
+            log.swap.wait()
         unique = f"{self._rng.getrandbits(128):032x}"
         name = names.deleted_folder_name(topic, partition, unique)
         target = os.path.join(os.path.dirname(log.dir), name)
         self.fs.rename(log.dir, target)
         del self._logs[topic, partition]
-        del self._dir_of[log]
+        self._renamed.add(self._dir_of.pop(log))
         log.close()
+        log.moved(target)
         self._deleted.append((self._now() + log.config.file_delete_delay_ms, target))
+
+    def sync_deletions(self) -> None:
+        """Make all deletions durable; may be called on any thread. Raises OSError."""
+        while self._renamed:
+            log_dir = self._renamed.pop()
+            try:
+                self.fs.sync_dir(log_dir.path)
+            except OSError:
+                self._renamed.add(log_dir)
+                raise
 
     def dir_of(self, log: Log) -> LogDir:
         return self._dir_of[log]
@@ -220,7 +253,7 @@ class LogManager:
             try:
                 count += retention.apply(log, now_ms)
             except OSError as error:
-                self._fail(self._dir_of[log], error)
+                self._trouble(self._dir_of[log], error)
             log.producers.expire(now_ms, self.producer_expiration_ms)
         return count
 
@@ -258,7 +291,7 @@ class LogManager:
                 for log in self
                 if self._dir_of[log] is log_dir
             )
-            if log_dir.offline is None and saved:
+            if log_dir.offline is None and saved and log_dir not in checkpoint.unsaved:
                 try:
                     log_dir.mark_clean_shutdown()
                 except OSError as error:
@@ -268,6 +301,13 @@ class LogManager:
     def _add(self, log: Log, log_dir: LogDir) -> None:
         self._logs[log.topic, log.partition] = log
         self._dir_of[log] = log_dir
+
+    def _trouble(self, log_dir: LogDir, error: OSError) -> None:
+        """Leave what a full disk or the like hindered to the next round; else go offline."""
+        if is_passing(error):
+            _log.warning("housekeeping in %s is put off: %s", log_dir.path, error)
+        else:
+            self._fail(log_dir, error)
 
     def _fail(self, log_dir: LogDir, error: OSError) -> None:
         if log_dir.offline is None:
@@ -316,13 +356,15 @@ class ManagerCheckpoint:
                 if (checkpoint := log.begin_checkpoint()) is not None:
                     self._logs.append(checkpoint)
             except OSError as error:
-                manager._fail(manager.dir_of(log), error)
+                manager._trouble(manager.dir_of(log), error)
+        self._known = dict(manager._logs)
         self._offsets = [
             (log_dir, manager.offsets_of(log_dir))
             for log_dir in manager.dirs
             if log_dir.offline is None
         ]
-        self._failed: list[tuple[LogDir, OSError]] = []
+        #: Log dirs whose checkpoint files could not be written, each with the reason.
+        self.unsaved: dict[LogDir, OSError] = {}
 
     def run(self, threads: int = 1) -> None:
         """Save the logs and then the recovery points; may be called on any thread."""
@@ -336,25 +378,35 @@ class ManagerCheckpoint:
             points = offsets[checkpoints.RECOVERY_POINT]
             for checkpoint in self._logs:
                 key = checkpoint.log.topic, checkpoint.log.partition
-                if checkpoint.error is None and key in points:
+                if checkpoint.succeeded and key in points:
                     points[key] = checkpoint.end_offset
             with self._manager._saving:
+                self._drop_deleted(offsets)
                 if self._truncations != self._manager._truncations:
                     return  # these recovery points may be above what was cut since
                 try:
                     log_dir.checkpoints.write(offsets)
                 except OSError as error:
-                    self._failed.append((log_dir, error))
+                    self.unsaved[log_dir] = error
+
+    def _drop_deleted(self, offsets: dict[str, Offsets]) -> None:
+        """Leave out logs that are gone by now: their names may belong to others already."""
+        current = self._manager._logs
+        for name, rows in offsets.items():
+            offsets[name] = {
+                key: offset for key, offset in rows.items() if current.get(key) is self._known[key]
+            }
 
     def complete(self) -> None:
         """Move the recovery points in memory; on the thread of the logs."""
         manager = self._manager
         for checkpoint in self._logs:
             checkpoint.log.complete_checkpoint(checkpoint)
-            if checkpoint.error is not None and not checkpoint.log.deleted:
-                manager._fail(manager.dir_of(checkpoint.log), checkpoint.error)
-        for log_dir, error in self._failed:
-            manager._fail(log_dir, error)
+            error = checkpoint.error or checkpoint.postponed
+            if error is not None and not checkpoint.log.deleted:
+                manager._trouble(manager.dir_of(checkpoint.log), error)
+        for log_dir, error in self.unsaved.items():
+            manager._trouble(log_dir, error)
 
 
 class Purge:

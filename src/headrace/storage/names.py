@@ -27,6 +27,7 @@ TEMPORARY = ".tmp"
 FORMAT = "headrace.format"
 
 _OFFSET_DIGITS = 20
+_DELETED_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}-\d{1,10}\.[0-9a-f]{32}-delete\Z")
 _FOLDER = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>\d{1,10})\Z")
 
 
@@ -51,6 +52,11 @@ def deleted_folder_name(topic: str, partition: int, unique: str) -> str:
     """The name of a folder on its way out, cut so that it fits the file system's 255 bytes."""
     tail = f"-{partition}.{unique}{DELETED_FOLDER}"
     return topic[: 255 - len(tail)] + tail
+
+
+def is_deleted_folder(name: str) -> bool:
+    """Whether a name is one that `deleted_folder_name`, or Kafka, gives."""
+    return _DELETED_NAME.match(name) is not None
 
 
 def parse_folder(name: str) -> tuple[str, int] | None:

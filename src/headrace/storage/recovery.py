@@ -9,10 +9,9 @@ tests check them:
    pages and files; what lies below never does.
 2. The recovery point moves to an offset only after the data below it, the index entries of those
    data, the epochs, and a producer snapshot at exactly that offset are synced (`Checkpoint`); the
-   checkpoint file is then replaced atomically. So recovery trusts indexes up to the recovery point
-   and rebuilds all above it, and never scans what lies below: damage there is found when it is
-   read. A snapshot speaks of the batches below its offset, which never change while they are in
-   the log, so a whole one is right wherever the log still reaches its offset.
+   checkpoint file is then replaced atomically. So recovery trusts indexes and snapshots up to the
+   recovery point and rebuilds all above it, and never scans what lies below: damage there is found
+   when it is read.
 3. Appends leave no gaps between segments: a segment is named by the offset at which the one
    before it ended. Only compaction does, and it keeps how far it went durably (`swap`) before it
    does. So a gap above that and above the recovery point is a lost tail: the log ends before it.
@@ -46,7 +45,6 @@ from headrace.storage.config import LogConfig
 from headrace.storage.epochs import NO_EPOCH, EpochCache
 from headrace.storage.files import FileSystem
 from headrace.storage.log import RELATIVE_OFFSET_MAX, Log
-from headrace.storage.producers import Producers
 from headrace.storage.replay import rebuild_producers
 from headrace.storage.scan import BadBatch, iter_checked
 from headrace.storage.segment import Segment
@@ -123,12 +121,11 @@ class _Opener:
             self._add_segment(start_offset)
             end_offset = start_offset
         if recovered:
-            self._remove_snapshots_above(end_offset)
-            if self.recovery_point < max(snapshots.offsets(self.present), default=0):
-                # The producers come from a roll's snapshot, but aborted transactions have to be
-                # found again from the recovery point on.
-                self._rebuild_producers(self.recovery_point)
-        producers = self._rebuild_producers(end_offset)
+            # Only a snapshot of a checkpoint is surely whole, with the batches that go with it.
+            self._remove_snapshots_above(max(self.recovery_point, start_offset))
+        producers = rebuild_producers(
+            self.fs, self.folder, self.present, self.segments, end_offset, self.epochs
+        )
         if self.changed:
             for segment in self.segments:
                 for file in segment.unsynced_index_files():
@@ -198,9 +195,10 @@ class _Opener:
             return segment
         except CorruptIndex as error:
             _log.warning("%s: index is built again: %s", self.folder, error)
-            stem = names.offset_name(base_offset, "")
-            only_log = {stem + names.LOG: sizes[stem + names.LOG]}
-            segment = Segment.open(self.fs, self.folder, base_offset, only_log, self.opening.now_ms)
+            # Only these two can be built again by a scan; the transaction index stays.
+            scanned = (names.OFFSET_INDEX, names.TIME_INDEX)
+            left = {name: size for name, size in sizes.items() if not name.endswith(scanned)}
+            segment = Segment.open(self.fs, self.folder, base_offset, left, self.opening.now_ms)
             segment.index_damaged = True
             return segment
 
@@ -340,7 +338,14 @@ class _Opener:
 
     def _recovery_position(self, segment: Segment) -> tuple[int, int]:
         """Where the first batch at or after the recovery point starts; raises BadBatch."""
-        found = segment.locate(self.recovery_point)
+        try:
+            found = segment.locate(self.recovery_point)
+        except BadBatch as error:
+            # A torn append right behind the recovery point is all that a crash leaves: what lies
+            # before it need not be checked again.
+            if segment.index_damaged or segment.relearn(error.position) != self.recovery_point:
+                raise
+            return error.position, self.recovery_point
         if segment.index_damaged:
             raise CorruptIndex("entries do not lead to their batches")
         if found is not None:
@@ -361,7 +366,7 @@ class _Opener:
         gaps_allowed = self.opening.config.is_compacted or expected < self.compacted_upto
         if base_offset < expected or (base_offset > expected and not gaps_allowed):
             raise BadBatch(position, f"offset {base_offset} does not follow {expected}")
-        if expected < self.recovery_point < header.next_offset:
+        if base_offset < self.recovery_point < header.next_offset:
             raise BadBatch(position, f"crosses the recovery point {self.recovery_point}")
         if header.last_offset - segment.base_offset > RELATIVE_OFFSET_MAX:
             raise BadBatch(position, f"offset {header.last_offset} is out of the segment's reach")
@@ -373,13 +378,7 @@ class _Opener:
         gone = {segment.base_offset for segment in segments}
         self.segments = [s for s in self.segments if s.base_offset not in gone]
 
-    def _rebuild_producers(self, snapshot_offset_max: int) -> Producers:
-        return rebuild_producers(
-            self.fs, self.folder, self.present, self.segments, snapshot_offset_max, self.epochs
-        )
-
-    def _remove_snapshots_above(self, end_offset: int) -> None:
-        """Drop snapshots of batches that were lost."""
-        lost = {offset for offset in snapshots.offsets(self.present) if offset > end_offset}
-        snapshots.remove(self.fs, self.folder, self.present, lost)
-        self.present -= {names.offset_name(offset, names.SNAPSHOT) for offset in lost}
+    def _remove_snapshots_above(self, limit: int) -> None:
+        above = {offset for offset in snapshots.offsets(self.present) if offset > limit}
+        snapshots.remove(self.fs, self.folder, self.present, above)
+        self.present -= {names.offset_name(offset, names.SNAPSHOT) for offset in above}

@@ -114,10 +114,13 @@ def _find_aborted(log: Log, segment: Segment) -> list[AbortedTxn]:
     producers, start = load_snapshot(log.fs, log.dir, log.fs.list(log.dir), segment.base_offset)
     collected = _Collected()
     try:
-        for each in log.segments:
-            if start <= each.base_offset <= segment.base_offset or each is segment:
+        for index, each in enumerate(log.segments):
+            following = log.segments[index + 1 : index + 2]
+            if not following or following[0].base_offset > start:
                 aborted = collected if each is segment else _Collected()
                 replay_segment(each, start, producers, EpochCache([]), aborted)
+            if each is segment:
+                break
     except (BadBatch, InvalidBatch) as error:
         raise KafkaError(
             ErrorCode.CORRUPT_MESSAGE,

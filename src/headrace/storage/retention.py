@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def apply(log: Log, now_ms: int) -> int:
     """Delete what the settings say; how many segments went."""
-    if log.swapping:
+    if log.swap is not None:
         return 0
     count = _below_start(log)
     if log.config.deletes:

@@ -170,7 +170,8 @@ class Segment:
         nexts.append(next_offset)
         self.recent_positions.append(position)
         if len(nexts) > RECENT_BATCHES_MAX:
-            self.recent_from = nexts[-_RECENT_BATCHES_MIN - 1]
+            # Not below the start of the log, where `advance_start` may have put it.
+            self.recent_from = max(self.recent_from, nexts[-_RECENT_BATCHES_MIN - 1])
             del nexts[:-_RECENT_BATCHES_MIN]
             del self.recent_positions[:-_RECENT_BATCHES_MIN]
 
@@ -196,6 +197,7 @@ class Segment:
         self._index_time()
         self.offsets.write()
         self.times.write()
+        self.aborted.write()
 
     def unsynced_index_files(self) -> list[File]:
         """Index files with entries that were never handed to a sync."""
@@ -224,6 +226,13 @@ class Segment:
         if timestamp > self.max_timestamp:
             self.max_timestamp = timestamp
             self._max_timestamp_offset = found[1].last_offset
+
+    def earliest_timestamp(self) -> int:
+        """The timestamp of the first batch, read once; raises BadBatch."""
+        if self.first_timestamp == NO_TIMESTAMP and self.size:
+            _, header = next(iter_headers(self.file, 0, self.size))
+            self.first_timestamp = header.max_timestamp
+        return self.first_timestamp
 
     def largest_timestamp(self) -> int:
         """The greatest timestamp in the segment, for retention and lookups by time."""
@@ -407,6 +416,13 @@ class Segment:
         self.file.path += suffix
         for index in (self.offsets, self.times, self.aborted):
             index.renamed(index.path + suffix)
+
+    def moved(self, folder: str) -> None:
+        """Follow a rename of the folder."""
+        self.folder = folder
+        self.file.path = os.path.join(folder, os.path.basename(self.file.path))
+        for index in (self.offsets, self.times, self.aborted):
+            index.renamed(os.path.join(folder, os.path.basename(index.path)))
 
     def remove(self, fs: FileSystem) -> None:
         """Close and delete all files; readers in the middle of a read finish it."""

@@ -12,6 +12,7 @@ import os
 from collections.abc import Collection, Iterable
 from struct import Struct
 from struct import error as StructError
+from typing import NamedTuple
 
 from crc32c import crc32c
 
@@ -33,7 +34,42 @@ class CorruptSnapshot(ValueError):
     """A snapshot that is torn, of another version, or whose checksum differs."""
 
 
-def encode(producers: Producers) -> bytes:
+class _Frozen(NamedTuple):
+    """A producer as it was at some moment, in the words of Producer."""
+
+    producer_id: int
+    epoch: int
+    batches: tuple[RememberedBatch, ...]
+    last_timestamp: int
+    coordinator_epoch: int
+    txn_first_offset: int
+
+
+class Snapshot:
+    """The producers at an offset, copied fast, to be encoded on another thread."""
+
+    __slots__ = ("_offset", "_producers")
+
+    def __init__(self, offset: int, producers: Producers) -> None:
+        self._offset = offset
+        self._producers = [
+            _Frozen(
+                producer.producer_id,
+                producer.epoch,
+                tuple(producer.batches),
+                producer.last_timestamp,
+                producer.coordinator_epoch,
+                producer.txn_first_offset,
+            )
+            for producer in producers
+        ]
+
+    def contents(self, folder: str) -> dict[str, bytes]:
+        """Paths and contents of its files."""
+        return contents(folder, self._offset, self._producers)
+
+
+def encode(producers: Iterable[Producer | _Frozen]) -> bytes:
     """The content of a `.snapshot` file."""
     parts = []
     for producer in producers:
@@ -69,7 +105,7 @@ def decode(data: bytes) -> list[Producer]:
     return producers
 
 
-def encode_recent(producers: Producers) -> bytes:
+def encode_recent(producers: Iterable[Producer | _Frozen]) -> bytes:
     """The content of a `.batches` file: all remembered batches but the last of each producer."""
     return _seal(
         _RECENT_HEAD,
@@ -112,7 +148,9 @@ def _unseal(head: Struct, entry: Struct, data: bytes) -> list[tuple[int, ...]]:
     return list(entry.iter_unpack(data[head.size :]))
 
 
-def contents(folder: str, offset: int, producers: Producers) -> dict[str, bytes]:
+def contents(
+    folder: str, offset: int, producers: Collection[Producer | _Frozen] | Producers
+) -> dict[str, bytes]:
     """Paths and contents of the snapshot at an offset."""
     stem = os.path.join(folder, names.offset_name(offset, ""))
     files = {stem + names.SNAPSHOT: encode(producers)}

@@ -1,14 +1,17 @@
 """A sorted file of fixed-width (key, value) entries with a warm end in memory.
 
-Readers mostly ask for the end of a log, so the last entries are kept as lists and searched first;
+Readers mostly ask for the end of a log, so the last entries are kept in memory and searched first;
 only what lies before them is searched on disk, page by page. Memory is bounded, whatever the size
 of the file, and a page fault on a cold index hits only readers of cold data.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
+from array import array
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
 from itertools import pairwise
 from struct import Struct
 
@@ -29,10 +32,11 @@ class _Warm:
 
     __slots__ = ("first", "keys", "values")
 
-    def __init__(self, first: int, keys: list[int], values: list[int]) -> None:
+    def __init__(self, first: int, keys: Iterable[int], values: Iterable[int]) -> None:
         self.first = first
-        self.keys = keys
-        self.values = values
+        # Arrays, not lists: every active segment has them, and numbers in lists take 5 times that.
+        self.keys = array("q", keys)
+        self.values = array("q", values)
 
 
 class _Page:
@@ -72,15 +76,20 @@ class SparseIndex:
         return count
 
     def append(self, key: int, value: int) -> None:
-        """Add an entry in memory; `write` brings it to the file."""
+        """Add an entry in memory; `write` brings it to the file.
+
+        Its batch is written by now, so a disk that fails is no matter here: the entries stay in
+        memory, the next append tries again and the seal of the segment tells.
+        """
         warm = self._warm or self._load_warm(wait=True)
         warm.values.append(value)
         warm.keys.append(key)  # last: a search in another thread looks at the keys first
         self.count += 1
         if len(warm.keys) >= WARM_ENTRIES_MAX:
-            self.write()
-            keep = -_WARM_ENTRIES_MIN
-            self._warm = _Warm(self.count + keep, warm.keys[keep:], warm.values[keep:])
+            with contextlib.suppress(OSError):
+                self.write()
+                keep = -_WARM_ENTRIES_MIN
+                self._warm = _Warm(self.count + keep, warm.keys[keep:], warm.values[keep:])
 
     def write(self) -> None:
         """Bring entries that are only in memory to the file; not durable before `sync`."""
@@ -167,8 +176,9 @@ class SparseIndex:
         self._page = None
         self._on_disk = self.count = len(entries)
         tail = entries[-_WARM_ENTRIES_MIN:]
-        keys, values = [key for key, _ in tail], [value for _, value in tail]
-        self._warm = _Warm(self.count - len(tail), keys, values)
+        self._warm = _Warm(
+            self.count - len(tail), (key for key, _ in tail), (value for _, value in tail)
+        )
 
     def cool(self) -> None:
         """Give the memory of a sealed segment's index back; the next search reads the disk.
@@ -209,14 +219,11 @@ class SparseIndex:
     def _load_warm(self, wait: bool) -> _Warm:
         first = max(0, self._on_disk - _WARM_ENTRIES_MIN)
         data = self._read(first, self._on_disk - first, wait)
-        keys: list[int] = []
-        values: list[int] = []
-        for key, value in self.ENTRY.iter_unpack(data):
-            keys.append(key)
-            values.append(value)
-        if any(a >= b for a, b in pairwise(keys)) or values[0] < 0:
+        entries = list(self.ENTRY.iter_unpack(data))
+        warm = _Warm(first, (key for key, _ in entries), (value for _, value in entries))
+        if any(a >= b for a, b in pairwise(warm.keys)) or warm.values[0] < 0:
             raise CorruptIndex(f"{os.path.basename(self.path)}: entries do not ascend")
-        self._warm = warm = _Warm(first, keys, values)
+        self._warm = warm
         return warm
 
     def _find_page(self, key: int, warm: _Warm, wait: bool) -> _Page:

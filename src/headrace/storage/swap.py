@@ -18,13 +18,14 @@ log was compacted is kept, with its checksum, in `compacted-upto` and is durable
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from crc32c import crc32c
 
 from headrace.storage import names
-from headrace.storage.files import FileSystem
+from headrace.storage.files import FileSystem, is_passing
 from headrace.storage.scan import BadBatch, iter_headers
 from headrace.storage.segment import Segment
 
@@ -48,7 +49,7 @@ class Swap:
             raise ValueError(f"{list(old_bases)} are not neighbours in {log.dir}")
         if first + len(old_bases) >= len(known):
             raise ValueError("the active segment cannot be replaced")
-        if log.swapping:
+        if log.swap is not None:
             raise ValueError(f"another swap is under way in {log.dir}")
         self.log = log
         self.error: OSError | None = None
@@ -57,13 +58,27 @@ class Swap:
         self._old = log.segments[first : first + len(old_bases)]
         self._new_bases = list(new_bases)
         self._compacted_upto = known[first + len(old_bases)]
-        log.swapping = True
+        self._decided = False
+        self._running = threading.Lock()
+        log.swap = self
         for segment in self._old:
             segment.hold()
 
     def run(self) -> None:
-        """Exchange the files; a failure is kept in `error` and completed by the next opening."""
-        folder = self.log.dir
+        """Exchange the files, unless the log was deleted meanwhile.
+
+        A failure is kept in `error` and completed by the next opening.
+        """
+        with self._running:
+            if not self.log.deleted:
+                self._exchange(self.log.dir)
+
+    def wait(self) -> None:
+        """Return when no exchange of files is under way."""
+        with self._running:
+            return
+
+    def _exchange(self, folder: str) -> None:
         try:
             _raise_compacted_upto(self._fs, folder, self._compacted_upto)
             present = set(self._fs.list(folder))
@@ -74,17 +89,29 @@ class Swap:
                 if (name := names.offset_name(base, suffix)) + names.CLEANED in present
             ]
             plan = _Plan([segment.base_offset for segment in self._old], files)
-            self._fs.write_atomic(os.path.join(folder, PLAN), plan.encode())
+            path = os.path.join(folder, PLAN)
+            self._fs.write(path + names.TEMPORARY, plan.encode())
+            self._fs.sync_path(path + names.TEMPORARY)
+            self._fs.sync_dir(folder)  # or the plan might outlive the names of the new files
+            self._decided = True
+            self._fs.rename(path + names.TEMPORARY, path)
+            self._fs.sync_dir(folder)
             plan.execute(self._fs, folder)
         except OSError as error:
             self.error = error
 
     def complete(self, now_ms: int) -> None:
-        """Let readers see the new segments; after a failure the log is offline."""
+        """Let readers see the new segments; after a failure the log is offline.
+
+        Unless the failure is one that may pass, as a full disk, and came before the plan.
+        """
         log = self.log
-        log.swapping = False
+        log.swap = None
+        if log.deleted:
+            return
         if self.error is not None:
-            log.offline = log.offline or self.error
+            if self._decided or not is_passing(self.error):
+                log.offline = log.offline or self.error
             return
         for segment in self._old:
             segment.renamed(names.DELETED)

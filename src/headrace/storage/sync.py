@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
@@ -9,6 +11,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from headrace.storage.flush import Flush
     from headrace.storage.log import Log
+
+_log = logging.getLogger(__name__)
+
+RETRY_PAUSE_SECONDS = 0.1
+"""How long trouble that may pass is given before a sync is tried again."""
 
 Callback = Callable[[OSError | None], None]
 Post = Callable[..., object]
@@ -26,12 +33,14 @@ class Syncer:
         self._post = post
         # Logs in flight, each with those that asked meanwhile.
         self._waiting: dict[Log, list[Callback]] = {}
+        self._closing = threading.Event()
 
     def request(self, log: Log, callback: Callback) -> None:
         """Sync what a log has written by now; callback gets None, or the error, once.
 
-        A log that is offline is not synced again: what the kernel failed to write it may have
-        dropped, and a second sync could lie.
+        After trouble that may pass, as too many open files, callback gets None, a little later,
+        though `synced_offset` has not moved: ask again. A log that is offline is not synced
+        again: what the kernel failed to write it may have dropped, and a second sync could lie.
         """
         waiting = self._waiting.get(log)
         if waiting is not None:
@@ -41,6 +50,7 @@ class Syncer:
 
     def close(self) -> None:
         """Wait for the syncs in flight and stop the threads."""
+        self._closing.set()
         self._pool.shutdown()
 
     def _start(self, log: Log, callbacks: list[Callback]) -> None:
@@ -54,6 +64,9 @@ class Syncer:
 
     def _run(self, log: Log, flush: Flush, callbacks: list[Callback]) -> None:
         flush.run()
+        if flush.postponed is not None:
+            _log.warning("%s cannot be synced yet: %s", log.dir, flush.postponed)
+            self._closing.wait(RETRY_PAUSE_SECONDS)
         self._post(self._finish, log, flush, callbacks)
 
     def _finish(self, log: Log, flush: Flush, callbacks: list[Callback]) -> None:

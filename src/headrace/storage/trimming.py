@@ -45,16 +45,20 @@ def advance_start(log: Log, offset: int) -> None:
 
 def delete_oldest(log: Log, count: int, now_ms: int) -> int:
     """Delete the oldest segments; all of them only if a new, empty one follows. The bytes freed."""
-    if count <= 0 or log.swapping:
+    if count <= 0 or log.swap is not None:
         return 0
     if count >= len(log.segments):
         log.roll(now_ms)
         count = min(count, len(log.segments) - 1)
     doomed = log.segments[:count]
-    for segment in doomed:
-        log.discard(segment, now_ms)
-    log.set_segments(log.segments[count:])
-    advance_start(log, log.segments[0].base_offset)
+    gone = 0
+    try:
+        for segment in doomed:
+            log.discard(segment, now_ms)
+            gone += 1
+    finally:  # also when the disk fails half-way
+        log.set_segments(log.segments[gone:])
+        advance_start(log, log.segments[0].base_offset)
     _remove_snapshots(log, below=log.segments[0].base_offset)
     return sum(segment.size for segment in doomed)
 
@@ -80,12 +84,14 @@ def truncate_to(log: Log, offset: int, now_ms: int) -> None:
     log.unsynced.cap(end_offset)
     log.lower_recovery_point(end_offset)
     for segment in log.segments[len(keep) :]:
+        log.unsynced.forget(segment)
         segment.remove(log.fs)
     if found is not None:
         last.truncate(found[0], end_offset)
     log.set_segments(keep)
     _ended_at(log, end_offset)
     log.epochs.truncate_end(end_offset)
+    log.epochs.save(log.fs, log.dir)  # a checkpoint under way has been kept from doing it
     _remove_snapshots(log, above=end_offset)
     last.file.sync()
     log.fs.sync_dir(log.dir)
@@ -103,6 +109,7 @@ def restart_at(log: Log, offset: int, now_ms: int) -> None:
     log.unsynced.cap(0)
     log.lower_recovery_point(0)
     for segment in log.segments:
+        log.unsynced.forget(segment)
         segment.remove(log.fs)
     log.set_segments([Segment.create(log.fs, log.dir, offset, now_ms)])
     log.start_offset = offset

@@ -46,6 +46,7 @@ class TxnIndex:
         "_file",
         "_fs",
         "_on_disk_bytes",
+        "_pending",
         "_unsynced",
         "is_vouched",
         "path",
@@ -57,6 +58,7 @@ class TxnIndex:
         self._file: File | None = None
         self._checksum_file: File | None = None
         self._on_disk_bytes = on_disk_bytes
+        self._pending: list[AbortedTxn] = []  # in memory only
         self._unsynced = False
         self._aborted: list[AbortedTxn] | None = None if on_disk_bytes else []
         # By a checksum or, since it is new, by this process; else it is compared with the log.
@@ -66,7 +68,7 @@ class TxnIndex:
     def aborted(self) -> list[AbortedTxn]:
         """All entries; raises CorruptIndex when the file cannot be right."""
         if self._aborted is None:
-            self._aborted = self._load()
+            self._aborted = [*self._load(), *self._pending]
         return self._aborted
 
     @property
@@ -75,24 +77,33 @@ class TxnIndex:
         return not self._aborted if self._aborted is not None else not self._on_disk_bytes
 
     def append(self, entry: AbortedTxn) -> None:
-        """Write an entry, unless it is known; durable after the next checkpoint.
+        """Add an entry in memory, unless it is known; `write` brings it to the file.
 
-        A damaged file is left alone: it is made again from the log, and then has this one too.
+        Its marker is written by now, so trouble with the disk must not keep it from readers. A
+        damaged file is left alone: it is made again from the log, and then has this one too.
         """
         try:
             aborted = self.aborted
         except CorruptIndex:
             return
-        if aborted and aborted[-1].last_offset >= entry.last_offset:
+        except OSError:
+            aborted = self._pending.copy()
+        if not aborted or aborted[-1].last_offset < entry.last_offset:
+            aborted.append(entry)
+            self._pending.append(entry)
+
+    def write(self) -> None:
+        """Bring entries that are only in memory to the file; durable after the next checkpoint."""
+        if not self._pending:
             return
         if self._file is None:
             self._file = self._fs.open(self.path, create=True)
         if self._file.size != self._on_disk_bytes:
             self._file.truncate(self._on_disk_bytes)
-        self._file.append(_ENTRY.pack(_VERSION, *entry))
+        self._file.append(_encode(self._pending))
         self._on_disk_bytes = self._file.size
         self._unsynced = True
-        aborted.append(entry)
+        self._pending = []
 
     def reset(self, entries: list[AbortedTxn]) -> None:
         """Replace all entries in memory and in the file."""
@@ -106,6 +117,7 @@ class TxnIndex:
             self._unsynced = True
             self._write_checksum(entries)
         self._aborted = list(entries)
+        self._pending = []
         self.is_vouched = True
 
     def keep_below(self, offset: int) -> None:
@@ -124,10 +136,12 @@ class TxnIndex:
 
     def unsynced_files(self) -> list[File]:
         """The files to sync if entries are new, the checksum written by then; asked once."""
+        self.write()
         if not self._unsynced or self._file is None:
             return []
+        files = [self._file, self._write_checksum(self.aborted)]
         self._unsynced = False
-        return [self._file, self._write_checksum(self.aborted)]
+        return files
 
     def close(self) -> None:
         for file in (self._file, self._checksum_file):

@@ -27,7 +27,7 @@ from headrace.protocol.control import ControlType
 from headrace.protocol.errors import ErrorCode, KafkaError
 from headrace.storage import Log, names
 from headrace.storage.checkpoints import CLEANER
-from headrace.storage.cleaner import CleanerLimits
+from headrace.storage.cleaner import Cleaner, CleanerLimits
 from headrace.storage.cleaner.cleaner import FAILURES_MAX
 from headrace.storage.cleaner.offset_map import SLOT_BYTES
 from headrace.storage.config import COMPACT, DELETE
@@ -274,6 +274,7 @@ def test_cleaning_in_a_worker_process_that_is_killed_harms_nothing(bench: Bench)
 
 def test_a_deleted_topic_does_not_get_its_files_back(bench: Bench) -> None:
     log = bench.log()
+    folder = log.dir
     fill(log)
 
     async def deleting(function: Callable[..., T], /, *args: object) -> T:
@@ -283,7 +284,7 @@ def test_a_deleted_topic_does_not_get_its_files_back(bench: Bench) -> None:
 
     cleaner = bench.cleaner(run_in_worker=deleting)
     asyncio.run(cleaner.clean_next(START_MS))
-    assert not os.path.exists(log.dir)
+    assert not os.path.exists(folder)
     assert not cleaner.uncleanable
 
 
@@ -299,3 +300,58 @@ def test_several_logs_are_cleaned_at_once(bench: Bench) -> None:
     assert [state(log) for log in logs] == states
     assert all(candidate.dirty_bytes == 0 for candidate in cleaner.candidates(START_MS))
     assert asyncio.run(at_once(len, logs)) == 3
+
+
+@pytest.mark.parametrize("recreate", [False, True])
+def test_a_topic_deleted_before_its_swap_takes_nothing_with_it(
+    bench: Bench, recreate: bool
+) -> None:
+    log, other = bench.log(), bench.log(1)
+    fill(log)
+
+    async def deleting(function: Callable[[], T], /) -> T:
+        if not log.deleted:
+            bench.manager.delete("t", 0)
+            if recreate:
+                put(bench.log(), [("new", "value")])
+        return function()
+
+    cleaner = Cleaner(bench.manager, at_once, deleting)
+    asyncio.run(cleaner.clean_next(START_MS))
+    assert log.deleted
+    assert other.offline is None
+    if recreate:
+        assert state(bench.log()) == {"new": "value"}
+        assert leftovers(bench.log().dir) == []
+        (candidate,) = [each for each in cleaner.candidates(START_MS) if each.log is bench.log()]
+        assert candidate.first_dirty_offset == 0
+
+
+def test_a_recreated_topic_is_cleaned_from_its_start(bench: Bench) -> None:
+    log = bench.log()
+    fill(log)
+    cleaner = bench.cleaner()
+    asyncio.run(cleaner.clean_next(START_MS))
+    bench.manager.delete("t", 0)
+    fill(bench.log())
+    (candidate,) = cleaner.candidates(START_MS)
+    assert candidate.first_dirty_offset == 0
+    assert "t 0" not in Path(bench.path, CLEANER).read_text()
+
+
+def test_a_damaged_log_does_not_keep_others_from_being_cleaned(tmp_path: Path) -> None:
+    config = replace(CONFIG, max_compaction_lag_ms=1000)
+    bench = Bench(tmp_path, config=config)
+    for partition in range(2):
+        fill(bench.log(partition))
+    bench.close()
+    damaged = tmp_path / "t-0" / names.offset_name(0, names.LOG)
+    data = bytearray(damaged.read_bytes())
+    data[16] = 7  # magic
+    damaged.write_bytes(data)
+
+    bench = Bench(tmp_path, config=config)
+    cleaner = bench.cleaner()
+    assert asyncio.run(cleaner.clean_next(START_MS + 10_000)) is not None
+    assert list(cleaner.uncleanable) == [bench.log(0)]
+    bench.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
@@ -29,14 +28,15 @@ from headrace.storage.cleaner.planning import (
     segment_facts,
 )
 from headrace.storage.dirs import LogDir
+from headrace.storage.files import is_passing
 from headrace.storage.log import Log
 from headrace.storage.manager import LogManager
+from headrace.storage.scan import BadBatch
 
 _log = logging.getLogger(__name__)
 
 FAILURES_MAX = 3
 """How often in a row the work on a log may fail for no clear reason before it is left alone."""
-_DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 T = TypeVar("T")
 
@@ -77,7 +77,7 @@ class Cleaner:
         self._run_in_worker = run_in_worker
         self._run_in_thread = run_in_thread
         self._limits = limits or CleanerLimits()
-        self._cleaned = _read_checkpoints(logs.dirs)
+        self._cleaned = _read_checkpoints(logs)
         self._in_progress: set[Log] = set()
         self._failures: dict[Log, int] = {}
         #: Logs that are not cleaned any more, each with the reason.
@@ -85,15 +85,26 @@ class Cleaner:
 
     def candidates(self, now_ms: int) -> list[Candidate]:
         """All logs that could be cleaned, due or not; for choosing and for metrics."""
-        return [
-            examine(log, self._cleaned.get((log.topic, log.partition)), now_ms)
-            for log in self._logs
-            if log.config.is_compacted
-            and log.offline is None
-            and not log.deleted
-            and log not in self._in_progress
-            and log not in self.uncleanable
-        ]
+        self._forget_deleted()
+        found = []
+        for log in self._logs:
+            if (
+                log.config.is_compacted
+                and log.offline is None
+                and log not in self._in_progress
+                and log not in self.uncleanable
+            ):
+                try:
+                    found.append(examine(log, self._cleaned.get(log), now_ms))
+                except (BadBatch, OSError) as error:
+                    self._failed(log, error)
+        return found
+
+    def _forget_deleted(self) -> None:
+        """Let go of what is known of deleted logs; others may have their names."""
+        self._cleaned = {log: row for log, row in self._cleaned.items() if not log.deleted}
+        self._failures = {log: row for log, row in self._failures.items() if not log.deleted}
+        self.uncleanable = {log: row for log, row in self.uncleanable.items() if not log.deleted}
 
     async def clean_next(self, now_ms: int) -> CleanStats | None:
         """Clean the dirtiest log that is due; None when there is none or it failed.
@@ -165,8 +176,11 @@ class Cleaner:
             swap = log.begin_swap(group.sources, [group.base_offset])
             await self._run_in_thread(swap.run)
             swap.complete(now_ms)
+            if log.deleted:
+                return False
             if swap.error is not None:
-                self._logs.fail_dir_of(log.dir, swap.error)
+                if log.offline is not None:
+                    self._logs.fail_dir_of(log.dir, swap.error)
                 raise swap.error
         return True
 
@@ -174,12 +188,12 @@ class Cleaner:
         """Save how far a log is clean."""
         if log.deleted:
             return
-        self._cleaned[log.topic, log.partition] = end_offset
+        self._cleaned[log] = end_offset
         log_dir = self._logs.dir_of(log)
         offsets = {
-            (each.topic, each.partition): self._cleaned[each.topic, each.partition]
+            (each.topic, each.partition): self._cleaned[each]
             for each in self._logs
-            if self._logs.dir_of(each) is log_dir and (each.topic, each.partition) in self._cleaned
+            if self._logs.dir_of(each) is log_dir and each in self._cleaned
         }
         await self._run_in_thread(partial(self._save, log_dir, offsets))
 
@@ -191,12 +205,12 @@ class Cleaner:
         name = f"{log.topic}-{log.partition}"
         if log.deleted or log.offline is not None:
             return
-        if isinstance(error, OSError) and error.errno in _DISK_FULL:
-            _log.warning("%s cannot be compacted now: the disk is full", name)
+        if isinstance(error, OSError) and is_passing(error):
+            _log.warning("%s cannot be compacted now: %s", name, error)
             return
         failures = self._failures.get(log, 0) + 1
         self._failures[log] = failures
-        if isinstance(error, Uncleanable) or failures >= FAILURES_MAX:
+        if isinstance(error, Uncleanable | BadBatch) or failures >= FAILURES_MAX:
             self.uncleanable[log] = str(error)
             _log.error(
                 "%s is not compacted any more: %s; `headrace log verify` tells more", name, error
@@ -207,18 +221,21 @@ class Cleaner:
 
 def _is_unchanged(log: Log, group: CleanedGroup, sizes: dict[int, int]) -> bool:
     """Whether the segments that a group was made from are still those of the log."""
-    if log.deleted or log.offline is not None or log.swapping:
+    if log.deleted or log.offline is not None or log.swap is not None:
         return False
     now = {segment.base_offset: segment.size for segment in log.segments[:-1]}
     return all(now.get(base) == sizes[base] for base in group.sources)
 
 
-def _read_checkpoints(dirs: Iterable[LogDir]) -> checkpoints.Offsets:
-    cleaned: checkpoints.Offsets = {}
-    for log_dir in dirs:
+def _read_checkpoints(logs: LogManager) -> dict[Log, int]:
+    cleaned: dict[Log, int] = {}
+    for log_dir in logs.dirs:
         if log_dir.offline is None:
             offsets, damage = log_dir.read_checkpoint(checkpoints.CLEANER)
-            cleaned |= offsets
+            for key, offset in offsets.items():
+                log = logs.get(*key)
+                if log is not None and logs.dir_of(log) is log_dir:
+                    cleaned[log] = offset
             if damage:
                 _log.warning("%s; the logs of this folder are cleaned from their start", damage)
     return cleaned

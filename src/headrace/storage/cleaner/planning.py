@@ -43,7 +43,7 @@ def filthiest(candidates: Iterable[Candidate]) -> Candidate | None:
 
 
 def examine(log: Log, cleaned_offset: int | None, now_ms: int) -> Candidate:
-    """Measure a log that was cleaned up to an offset, or never (None)."""
+    """Measure a log that was cleaned up to an offset, or never (None); raises BadBatch."""
     first_dirty_offset = log.start_offset if cleaned_offset is None else cleaned_offset
     # Below the start after DeleteRecords, above the end after lost data: begin again.
     if not log.start_offset <= first_dirty_offset <= log.end_offset:
@@ -94,8 +94,7 @@ def _cleanable(log: Log, first_dirty_offset: int, now_ms: int) -> int:
 def _is_overdue(segment: Segment, oldest_ms: int) -> bool:
     if oldest_ms <= 0 or not segment.size:
         return False
-    segment.learn_times()
-    return 0 < segment.first_timestamp < oldest_ms
+    return 0 < segment.earliest_timestamp() < oldest_ms
 
 
 def segment_facts(candidate: Candidate) -> list[SegmentFacts]:
