@@ -339,6 +339,8 @@ async def main():
     given = {"log.dirs": sys.argv[1], "listeners": "PLAINTEXT://127.0.0.1:0"}
     async with Broker(Settings.parse(BROKER_ROWS, given)) as broker:
         topics = broker.node.topics
+        if broker.node.catalog.get("again"):  # from before the last kill
+            await topics.delete("again")
         number = 0
         while True:
             number += 1
