@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 PURGE_INTERVAL_MS_MIN = 1_000
+CHECKPOINT_LOGS_MAX = 16
 
 Chore = Callable[[], Coroutine[object, object, None]]
 
@@ -72,9 +73,13 @@ class Housekeeping:
         """Save how far each log is known to be good, so that a crash costs little recovery."""
         # One at a time: an older one that ends later would take the newer one's offsets back.
         async with self._checkpointing:
-            checkpoint = self._node.logs.begin_checkpoint()
-            await self._node.run_read(checkpoint.run)
-            checkpoint.complete()
+            logs = list(self._node.logs)
+            for start in range(0, len(logs), CHECKPOINT_LOGS_MAX):
+                # A few at a time: to begin one takes file operations, and the loop has other work.
+                some = logs[start : start + CHECKPOINT_LOGS_MAX]
+                checkpoint = self._node.logs.begin_checkpoint(some)
+                await self._node.run_read(checkpoint.run)
+                checkpoint.complete()
 
     async def compact(self) -> None:
         """Clean the dirtiest logs until none is due."""

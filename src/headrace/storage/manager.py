@@ -264,13 +264,13 @@ class LogManager:
         self._deleted = [row for row in self._deleted if row[0] > now_ms]
         return Purge(self.fs, segments, folders) if segments or folders else None
 
-    def begin_checkpoint(self, logs_max: int | None = None) -> ManagerCheckpoint:
-        """A checkpoint of every log: run it on another thread, then complete it.
+    def begin_checkpoint(self, logs: Sequence[Log] | None = None) -> ManagerCheckpoint:
+        """A checkpoint of every log, or of some: run it on another thread, then complete it.
 
-        With logs_max of so many logs only, as long as `more` is true to be followed by another;
-        to begin the checkpoint of one log takes a few file operations on this thread.
+        To begin the checkpoint of one log takes a few file operations on this thread, so with many
+        logs it is better done a few at a time.
         """
-        return ManagerCheckpoint(self, logs_max)
+        return ManagerCheckpoint(self, list(self) if logs is None else logs)
 
     def checkpoint(self) -> None:
         """Save all logs and wait for it; failing ones are offline afterwards."""
@@ -341,17 +341,13 @@ class LogManager:
 class ManagerCheckpoint:
     """One round of saving: logs first, then the recovery points that rely on it."""
 
-    def __init__(self, manager: LogManager, logs_max: int | None = None) -> None:
-        self.more = False
+    def __init__(self, manager: LogManager, logs: Sequence[Log]) -> None:
         self._manager = manager
         self._truncations = manager._truncations
         self._logs: list[Checkpoint] = []
-        for log in list(manager):
-            if log.offline is not None:
+        for log in logs:
+            if log.offline is not None or log.deleted:
                 continue
-            if logs_max is not None and len(self._logs) >= logs_max:
-                self.more = True
-                break
             try:
                 if (checkpoint := log.begin_checkpoint()) is not None:
                     self._logs.append(checkpoint)
