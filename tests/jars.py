@@ -11,7 +11,7 @@ from pathlib import Path
 
 CACHE = Path.home() / ".cache" / "headrace-tests"
 
-_POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
+_POM = """<project>
 <modelVersion>4.0.0</modelVersion>
 <groupId>headrace.tests</groupId><artifactId>jars</artifactId><version>1</version>
 <packaging>pom</packaging>
