@@ -254,10 +254,7 @@ class Connection(asyncio.BufferedProtocol):
     def answer(self, data: bytes | bytearray) -> None:
         """An answer that is there at once."""
         if self._replies:
-            reply = Reply(self, False)
-            reply.segments = [data]
-            reply.ready = True
-            self._replies.append(reply)
+            self._line_up([data])
         else:
             self._ready.append(data)
             self._ready_bytes += len(data)
@@ -267,14 +264,18 @@ class Connection(asyncio.BufferedProtocol):
     def answer_segments(self, segments: list[Segment]) -> None:
         """An answer that is there at once, with pieces of files in it."""
         if self._replies:
-            reply = Reply(self, False)
-            reply.segments = segments
-            reply.ready = True
-            self._replies.append(reply)
+            self._line_up(segments)
         else:
             if self._ready:
                 self._write_ready()
             self._send(segments)
+
+    def _line_up(self, segments: list[Segment]) -> None:
+        """Put an answer that is there behind those that are not."""
+        reply = Reply(self, False)
+        reply.segments = segments
+        reply.ready = True
+        self._replies.append(reply)
 
     def answer_later(self, *, holds_line: bool) -> Reply:
         """A place in line for an answer to come."""

@@ -7,8 +7,8 @@ default. IncrementalAlterConfigs changes single settings and should be preferred
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headrace.broker.handlers.describe_configs import check_broker
 from headrace.broker.handlers.metadata import unknown_topic_error
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from headrace.broker.context import Context
     from headrace.broker.node import Node
     from headrace.broker.topics import Alteration
+    from headrace.protocol.api.incremental_alter_configs import IncrementalAlterConfigsRequest
 
 
 @handles(AlterConfigsRequest, 0, 2)
@@ -33,21 +34,10 @@ async def alter_configs(
     node: Node, ctx: Context, request: AlterConfigsRequest
 ) -> AlterConfigsResponse:
     """Replace the settings of topics and brokers, each for itself."""
-    times = Counter((each.resource_type, each.resource_name) for each in request.resources)
-    responses = []
-    for resource in request.resources:
-        key = resource.resource_type, resource.resource_name
-        response = AlterConfigsResourceResponse(
-            error_message=None, resource_type=key[0], resource_name=key[1]
-        )
-        try:
-            check_once(times[key], [config.name for config in resource.configs])
-            replacement = _replacement(resource.configs)
-            await alter_resource(node, *key, replacement, validate_only=request.validate_only)
-        except KafkaError as error:
-            response.error_code, response.error_message = error.code, error.message
-        responses.append(response)
-    return AlterConfigsResponse(responses=responses)
+    outcomes = await alter_each(node, request, _replacement)
+    return AlterConfigsResponse(
+        responses=[AlterConfigsResourceResponse(**outcome._asdict()) for outcome in outcomes]
+    )
 
 
 def _replacement(configs: Iterable[AlterableConfig]) -> Alteration:
@@ -61,7 +51,37 @@ def _replacement(configs: Iterable[AlterableConfig]) -> Alteration:
     return lambda own, effective: given
 
 
-def check_once(times: int, names: list[str]) -> None:
+class Outcome(NamedTuple):
+    """What became of one resource, under the names that both responses have for it."""
+
+    error_code: int
+    error_message: str | None
+    resource_type: int
+    resource_name: str
+
+
+async def alter_each(
+    node: Node,
+    request: AlterConfigsRequest | IncrementalAlterConfigsRequest,
+    alteration_of: Callable[[Any], Alteration],
+) -> list[Outcome]:
+    """Change the settings of every resource of a request, each for itself."""
+    times = Counter((each.resource_type, each.resource_name) for each in request.resources)
+    outcomes = []
+    for resource in request.resources:
+        key = resource.resource_type, resource.resource_name
+        try:
+            _check_once(times[key], [config.name for config in resource.configs])
+            alteration = alteration_of(resource.configs)
+            await _alter(node, *key, alteration, validate_only=request.validate_only)
+        except KafkaError as error:
+            outcomes.append(Outcome(error.code, error.message, *key))
+        else:
+            outcomes.append(Outcome(ErrorCode.NONE, None, *key))
+    return outcomes
+
+
+def _check_once(times: int, names: list[str]) -> None:
     """Raise KafkaError if a resource comes more than once, or one of its settings does."""
     if times > 1:
         raise KafkaError(
@@ -71,7 +91,7 @@ def check_once(times: int, names: list[str]) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
 
 
-async def alter_resource(
+async def _alter(
     node: Node, resource_type: int, name: str, alter: Alteration, *, validate_only: bool
 ) -> None:
     """Change the settings of one resource; raises KafkaError if it cannot be."""

@@ -6,11 +6,10 @@ SUBTRACT. All changes of a resource happen together or not at all.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from headrace.broker.handlers.alter_configs import alter_resource, check_once
+from headrace.broker.handlers.alter_configs import alter_each
 from headrace.broker.registry import handles
 from headrace.config.changes import Change, Operation, apply_changes
 from headrace.protocol.api.incremental_alter_configs import (
@@ -32,21 +31,10 @@ async def incremental_alter_configs(
     node: Node, ctx: Context, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
     """Change single settings of topics and brokers, each resource for itself."""
-    times = Counter((each.resource_type, each.resource_name) for each in request.resources)
-    responses = []
-    for resource in request.resources:
-        key = resource.resource_type, resource.resource_name
-        response = AlterConfigsResourceResponse(
-            error_message=None, resource_type=key[0], resource_name=key[1]
-        )
-        try:
-            check_once(times[key], [config.name for config in resource.configs])
-            alteration = _alteration(resource.configs)
-            await alter_resource(node, *key, alteration, validate_only=request.validate_only)
-        except KafkaError as error:
-            response.error_code, response.error_message = error.code, error.message
-        responses.append(response)
-    return IncrementalAlterConfigsResponse(responses=responses)
+    outcomes = await alter_each(node, request, _alteration)
+    return IncrementalAlterConfigsResponse(
+        responses=[AlterConfigsResourceResponse(**outcome._asdict()) for outcome in outcomes]
+    )
 
 
 def _alteration(configs: Iterable[AlterableConfig]) -> Alteration:
