@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from headrace.metadata import ALL_BROKERS, Catalog, CatalogError, DeletedTopic, SqliteStore, Topic
-from headrace.metadata.catalog import PRODUCER_ID_BLOCK
+from headrace.metadata.catalog import LOG_DIRS, PRODUCER_ID_BLOCK
 from headrace.metadata.store import (
     Delete,
     EntryExistsError,
@@ -53,6 +53,9 @@ def test_everything_survives_a_restart(tmp_path: Path) -> None:
         await catalog.set_broker_config("1", {"log.retention.ms": "7"})
         await catalog.set_broker_config(ALL_BROKERS, {"message.max.bytes": "9"})
         await catalog.set_broker_config(ALL_BROKERS, {"message.max.bytes": "10"})
+        await catalog.set_log_dirs(1, {"/a": "id of a"})
+        await catalog.set_log_dirs(1, {"/a": "id of a", "/b": "id of b"})
+        await catalog.set_log_dirs(2, {"/c": "id of c"})
 
     async def check(catalog: Catalog) -> None:
         assert catalog.topics == {"orders": orders, "__consumer_offsets": inner}
@@ -63,6 +66,11 @@ def test_everything_survives_a_restart(tmp_path: Path) -> None:
             ALL_BROKERS: {"message.max.bytes": "10"},
         }
         await catalog.set_broker_config("1", {})
+        assert catalog.log_dirs == {
+            "1": {"/a": "id of a", "/b": "id of b"},
+            "2": {"/c": "id of c"},
+        }
+        await catalog.set_log_dirs(2, {})
         assert catalog.cluster_id == "cluster-of-tests"
 
     with_catalog(tmp_path, write)
@@ -79,6 +87,21 @@ def test_the_cluster_id_is_given_once_and_the_broker_epoch_rises(tmp_path: Path)
         return seen
 
     assert asyncio.run(run()) == [("first", 1), ("first", 2), ("first", 3)]
+
+
+def test_a_store_that_is_older_than_log_dir_ids_learns_them(tmp_path: Path) -> None:
+    async def make_old(catalog: Catalog) -> None:
+        await catalog._store.multi([Delete(LOG_DIRS)])
+
+    async def write(catalog: Catalog) -> None:
+        assert catalog.log_dirs == {}
+        await catalog.set_log_dirs(1, {"/a": "id"})
+
+    async def check(catalog: Catalog) -> None:
+        assert catalog.log_dirs == {"1": {"/a": "id"}}
+
+    for scenario in (make_old, write, check):
+        with_catalog(tmp_path, scenario)
 
 
 def test_changes_of_a_topic_are_kept(tmp_path: Path) -> None:

@@ -31,6 +31,22 @@ def test_data_comes_back(codec: Codec, size: int) -> None:
         assert bytes(decompress(codec, compress(codec, given_as), size)) == data
 
 
+@pytest.mark.parametrize(
+    ("codec", "levels"),
+    [
+        (Codec.GZIP, (None, 1, 9)),
+        (Codec.LZ4, (None, 1, 9, 17)),
+        (Codec.ZSTD, (None, -131072, -1, 3, 22)),
+        (Codec.SNAPPY, (None, 5)),
+        (Codec.NONE, (None, 5)),
+    ],
+)
+def test_data_comes_back_from_every_level(codec: Codec, levels: tuple[int | None, ...]) -> None:
+    data = bytes(i * i % 251 for i in range(5000))
+    for level in levels:
+        assert bytes(decompress(codec, compress(codec, data, level), len(data))) == data
+
+
 @pytest.mark.parametrize("codec", PACKED)
 def test_unpacking_stops_at_the_bound(codec: Codec) -> None:
     bomb = compress(codec, bytes(40 * MIB))

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from headrace.storage.files import Buffer, File, FileSystem, Lock, OsFileSystem, SyncFailed
+from headrace.storage.staging import Stage
 
 # Operations that can be made to fail: those of File, then those of FileSystem.
 FILE_OPERATIONS = ("append", "pread", "truncate", "sync")
@@ -149,6 +150,9 @@ class FaultyFileSystem:
     def total_bytes(self, path: str) -> int:
         return self.inner.total_bytes(path)
 
+    def boot_id(self) -> str:
+        return self.inner.boot_id()
+
     def lock(self, path: str) -> Lock:
         return self.inner.lock(path)
 
@@ -180,6 +184,9 @@ class FaultyFile:
         self._fs.happen("append", self.path)
         self._inner.append(data)
 
+    def stage(self, data: memoryview, head_bytes: int) -> Stage | None:
+        return self._inner.stage(data, head_bytes)
+
     def pread(self, length: int, offset: int) -> bytes | bytearray:
         self._fs.happen("pread", self.path)
         return self._inner.pread(length, offset)
@@ -191,9 +198,20 @@ class FaultyFile:
             return None
         return self._inner.pread_nowait(length, offset)
 
+    def pread_into(self, buffer: memoryview, offset: int) -> int:
+        data = self.pread_nowait(len(buffer), offset) or b""
+        buffer[: len(data)] = data
+        return len(data)
+
     def truncate(self, size: int) -> None:
         self._fs.happen("truncate", self.path)
         self._inner.truncate(size)
+
+    def reserve(self, size: int) -> None:
+        self._inner.reserve(size)
+
+    def trim(self) -> None:
+        self._inner.trim()
 
     def sync(self) -> None:
         self._fs.happen("sync", self.path)
@@ -274,6 +292,7 @@ class PowerLossFileSystem:
         self._root = _Inode(is_dir=True)
         self._name_changes: list[_NameChange] = []
         self.operations = 0
+        self.boots = 1
         self.cut_at: int | None = None
         self._lock = threading.RLock()
 
@@ -293,6 +312,7 @@ class PowerLossFileSystem:
         part (or any subset, with reorder_names). `keep_probability=1` is a kill of the process.
         """
         after = PowerLossFileSystem()
+        after.boots = self.boots if rng and keep_probability >= 1 else self.boots + 1
         copies: dict[int, _Inode] = {id(self._root): after._root}
         names: dict[int, dict[str, _Inode]] = {}
 
@@ -460,6 +480,9 @@ class PowerLossFileSystem:
     def total_bytes(self, path: str) -> int:
         return 1 << 40
 
+    def boot_id(self) -> str:
+        return f"boot {self.boots}"
+
     def lock(self, path: str) -> Lock:
         return _NoLock()
 
@@ -513,15 +536,29 @@ class _PowerLossFile:
         self._fs.change(self._inode, _Write(self.size, bytes(data)))
         self.size += len(data)
 
+    def stage(self, data: memoryview, head_bytes: int) -> Stage | None:
+        return None
+
     def pread(self, length: int, offset: int) -> bytes | bytearray:
         return bytes(self._inode.data[offset : offset + length])
 
     def pread_nowait(self, length: int, offset: int) -> bytes | bytearray | None:
         return self.pread(length, offset)
 
+    def pread_into(self, buffer: memoryview, offset: int) -> int:
+        data = self.pread(len(buffer), offset)
+        buffer[: len(data)] = data
+        return len(data)
+
     def truncate(self, size: int) -> None:
         self._fs.change(self._inode, _Write(size, None))
         self.size = size
+
+    def reserve(self, size: int) -> None:
+        pass
+
+    def trim(self) -> None:
+        pass
 
     def sync(self) -> None:
         self._fs.sync_inode(self._inode)

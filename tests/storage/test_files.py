@@ -6,12 +6,13 @@ import errno
 import fcntl
 import os
 import socket
+import sys
 import threading
 from pathlib import Path
 
 import pytest
 
-from headrace.storage import OsFileSystem, files
+from headrace.storage import OsFileSystem, files, system_calls
 from headrace.storage.files import SyncFailed, is_passing
 
 
@@ -32,6 +33,48 @@ def test_files_grow_and_are_read_anywhere(tmp_path: Path) -> None:
     file.truncate(5)
     file.append(b"!")
     assert fs.read(str(tmp_path / "f")) == b"hello!"
+
+
+def test_reserved_room_is_no_part_of_a_file_and_is_given_back(tmp_path: Path) -> None:
+    path = str(tmp_path / "f")
+    file = OsFileSystem().open(path, create=True)
+    file.append(b"before")
+    file.reserve(1 << 20)
+    assert os.stat(path).st_blocks * 512 >= 1 << 20
+    file.append(b" and after")
+    assert (file.size, os.stat(path).st_size) == (16, 16)
+    file.trim()
+    assert os.stat(path).st_blocks * 512 < 1 << 20
+    assert Path(path).read_bytes() == b"before and after"
+
+
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EOPNOTSUPP, errno.ENOSYS])
+def test_files_grow_all_the_same_where_no_room_can_be_reserved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int
+) -> None:
+    def refuse(fd: int, start: int, length: int) -> None:
+        raise OSError(error, os.strerror(error))
+
+    monkeypatch.setattr(system_calls, "reserve", refuse)
+    file = OsFileSystem().open(str(tmp_path / "f"), create=True)
+    file.reserve(1 << 20)
+    file.append(b"v")
+    assert file.pread(9, 0) == b"v"
+
+
+def test_read_only_files_take_no_writes(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    path.write_bytes(b"there")
+    fs = OsFileSystem(read_only=True)
+    file = fs.open(str(path))
+    assert file.pread(9, 0) == b"there"
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        file.append(b"!")
+    assert path.read_bytes() == b"there"
+
+
+def test_boot_id_is_the_same_as_long_as_the_machine_runs() -> None:
+    assert OsFileSystem().boot_id() == OsFileSystem().boot_id()
 
 
 def test_missing_files_are_not_made_unless_asked(tmp_path: Path) -> None:
@@ -227,9 +270,9 @@ def test_drive_cache_is_skipped_only_where_it_cannot_be_emptied(
     monkeypatch.setattr(fcntl, "fcntl", refuse)
     if error == errno.EIO:
         with pytest.raises(OSError, match="refused"):
-            files._sync_drive(0)
+            system_calls._sync_drive(0)
     else:
-        assert not files._sync_drive(0)
+        assert not system_calls._sync_drive(0)
 
 
 def test_file_that_is_read_again_and_again_stays_open(tmp_path: Path) -> None:
@@ -242,3 +285,19 @@ def test_file_that_is_read_again_and_again_stays_open(tmp_path: Path) -> None:
         assert hot.pread(1, 0) == b"x"
         fs.open(str(tmp_path / str(number)))
     assert len(fs._open_files) == 3
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux reserves space behind a file's end")
+def test_a_growing_file_has_space_reserved_until_it_is_trimmed(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    file = OsFileSystem().open(str(path), create=True)
+    for _ in range(8):
+        file.append(bytes(1 << 20))
+    assert path.stat().st_size == file.size == 8 << 20
+    reserved = path.stat().st_blocks * 512
+    assert file.size < reserved <= file.size * 5 // 4 + (1 << 20)
+    file.trim()
+    assert path.stat().st_size == file.size
+    assert path.stat().st_blocks * 512 <= file.size + 4096
+    file.append(b"more")
+    assert file.pread(10, (8 << 20) - 1) == b"\0more"

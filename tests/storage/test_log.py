@@ -20,10 +20,10 @@ from tests.storage.batches import (
 )
 from tests.storage.faulty_files import FaultyFileSystem, PowerLossFileSystem
 
-from headrace.protocol.batch import read_header
+from headrace.protocol.batch import iter_headers, read_header
 from headrace.protocol.compression import Codec
 from headrace.protocol.errors import ErrorCode, KafkaError
-from headrace.storage import LogConfig, Origin, OsFileSystem
+from headrace.storage import Log, LogConfig, Origin, OsFileSystem
 from headrace.storage.appending import codec_wanted
 from headrace.storage.segment import RECENT_BATCHES_MAX
 from headrace.storage.sparse_index import WARM_ENTRIES_MAX
@@ -119,10 +119,11 @@ def test_every_offset_is_found_in_every_segment(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "code"),
     [
-        (lambda b: b[:40], ErrorCode.CORRUPT_MESSAGE),
-        (lambda b: b[:-1], ErrorCode.CORRUPT_MESSAGE),
+        (lambda b: b[:0], ErrorCode.INVALID_RECORD),
+        (lambda b: b[:40], ErrorCode.INVALID_RECORD),
+        (lambda b: b[:-1], ErrorCode.INVALID_RECORD),
         (lambda b: _flip(b, 70), ErrorCode.CORRUPT_MESSAGE),
-        (lambda b: _flip(b, 16), ErrorCode.INVALID_RECORD),
+        (lambda b: _flip(b, 16), ErrorCode.CORRUPT_MESSAGE),
         (lambda b: memoryview(bytearray(b) * 2), ErrorCode.INVALID_RECORD),
         (lambda b: _flip(b, 7), ErrorCode.INVALID_RECORD),
     ],
@@ -375,3 +376,72 @@ def test_compacted_log_rolls_within_the_compaction_lag() -> None:
     assert len(log.segments) == 1
     append(log, b"c", timestamp=NOW_MS + 1_001)
     assert len(log.segments) == 2
+
+
+def log_of_transactions(folder: Path, count: int) -> Log:
+    """Transactions one after the other, every third one committed, in several segments."""
+    config = LogConfig(segment_bytes=60_000, index_interval_bytes=500)
+    log = open_test_log(OsFileSystem(), str(folder), config=config)
+    for number in range(count):
+        data = batch(
+            [b"v" * (number % 70), b"w"],
+            producer_id=number % 7,
+            epoch=0,
+            sequence=number // 7 * 2,
+            transactional=True,
+        )
+        log.append(data, leader_epoch=0, now_ms=NOW_MS)
+        append_marker(log, number % 7, 0, commit=number % 3 == 0)
+    log.high_watermark = log.end_offset
+    return log
+
+
+@pytest.mark.parametrize("reopened", [False, True])
+@pytest.mark.parametrize("max_bytes", [1, 700, 5_000, 1 << 20])
+def test_aborted_transactions_of_a_piece_are_those_that_it_may_hold(
+    tmp_path: Path, max_bytes: int, reopened: bool
+) -> None:
+    log = log_of_transactions(tmp_path, 1500)
+    assert len(log.segments) > 3
+    if reopened:
+        point = checkpoint(log)
+        log = open_test_log(
+            OsFileSystem(), str(tmp_path), config=log.config, clean=True, recovery_point=point
+        )
+    everything = log.aborted_transactions(0, log.end_offset)
+    assert len(everything) == 1000
+    for offset in range(0, log.end_offset, 41):
+        piece = log.read(offset, max_bytes, upto=log.end_offset)
+        assert piece is not None
+        headers = [header for _, header in iter_headers(bytes(piece.read()))]
+        last_offset = headers[-1].last_offset
+        behind = log.offset_behind(piece)
+        assert last_offset < behind
+        # Two index entries lie no more than 500 bytes and a batch apart: some 15 offsets.
+        assert behind <= last_offset + 16
+        told = log.aborted_transactions(offset, behind)
+        assert told == [row for row in everything if offset - 2 <= row[1] < behind]
+
+
+def test_index_that_lies_does_not_hide_an_aborted_transaction(tmp_path: Path) -> None:
+    log = log_of_transactions(tmp_path, 300)
+    point = checkpoint(log)
+    path = tmp_path / "00000000000000000000.index"
+    original = path.read_bytes()
+    config = log.config
+    everything = log.aborted_transactions(0, log.end_offset)
+    for byte in range(0, len(original), 3):
+        damaged = bytearray(original)
+        damaged[byte] ^= 1 << byte % 8
+        path.write_bytes(damaged)
+        log = open_test_log(
+            OsFileSystem(), str(tmp_path), config=config, clean=True, recovery_point=point
+        )
+        for offset in (0, 100, 300):
+            piece = log.read(offset, 700, upto=log.end_offset)
+            assert piece is not None
+            headers = [header for _, header in iter_headers(bytes(piece.read()))]
+            told = log.aborted_transactions(offset, log.offset_behind(piece))
+            needed = [r for r in everything if offset <= r[1] <= headers[-1].last_offset]
+            assert set(needed) <= set(told)
+        log.close()

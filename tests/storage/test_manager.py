@@ -75,11 +75,16 @@ def test_checkpoint_of_many_logs_can_be_taken_in_parts(tmp_path: Path) -> None:
     logs = manager(tmp_path)
     for partition in range(5):
         append(logs.create("t", partition, TOPIC_ID), b"v")
+    checkpoint = logs.begin_checkpoint()
     for some in (list(logs)[:2], list(logs)[2:]):
-        part = logs.begin_checkpoint(some)
-        part.run()
-        part.complete()
-        assert all(log.recovery_point == 1 for log in some)
+        assert checkpoint.begin(some)
+        checkpoint.run()
+        assert not checkpoint.begin(some)
+    assert len(checkpoint) == 5
+    assert not (tmp_path / "recovery-point-offset-checkpoint").exists()
+    checkpoint.save()
+    assert all(log.recovery_point == 0 for log in logs)  # in memory only once it is on disk
+    checkpoint.complete()
     assert all(log.recovery_point == 1 for log in logs)
     assert (tmp_path / "recovery-point-offset-checkpoint").read_text().count(" 1\n") == 5
 
@@ -261,9 +266,12 @@ def test_truncation_lowers_the_recovery_point_on_disk_first(tmp_path: Path) -> N
     for value in (b"a", b"b", b"c"):
         append(log, value)
     logs.checkpoint()
+    append(log, b"d")
     under_way = logs.begin_checkpoint()
+    assert under_way.begin(logs)
     log.truncate_to(1, NOW_MS)
     under_way.run()
+    under_way.save()
     under_way.complete()
     assert (tmp_path / "recovery-point-offset-checkpoint").read_text() == "0\n1\nt 0 1\n"
 
@@ -324,10 +332,12 @@ def test_checkpoint_under_way_does_not_speak_for_a_recreated_log() -> None:
     logs = disk_manager(fs)
     durable(logs.create("t", 0, TOPIC_ID), *[b"old"] * 20)
     under_way = logs.begin_checkpoint()
+    assert under_way.begin(logs)
     logs.delete("t", 0)
     log = logs.create("t", 0, TOPIC_ID)
     durable(log, b"new")
     under_way.run()
+    under_way.save()
     under_way.complete()
     assert not [name for name in fs.list(log.dir) if name.endswith(".snapshot")]
     assert values(log_of(disk_manager(fs.crash()))) == [(0, b"new")]
@@ -413,6 +423,43 @@ def test_sync_that_fails_on_a_full_disk_is_no_passing_trouble() -> None:
     fs.fail("sync", error=errno.ENOSPC)
     logs.checkpoint()
     assert log.offline is not None
+
+
+def test_recovery_point_that_could_not_be_written_is_not_believed(tmp_path: Path) -> None:
+    fs = FaultyFileSystem()
+    logs = manager(tmp_path, fs=fs)
+    log = logs.create("t", 0, TOPIC_ID)
+    durable(log, b"a")
+    fs.fail("write", error=errno.ENOSPC, path_has="recovery-point")
+    logs.checkpoint()
+    assert (log.recovery_point, log.offline) == (0, None)
+    logs.checkpoint()
+    assert log.recovery_point == 1
+
+
+def test_empty_logs_get_no_files_at_a_checkpoint(tmp_path: Path) -> None:
+    logs = manager(tmp_path)
+    log = logs.create("t", 0, TOPIC_ID)
+    logs.checkpoint()
+    assert not list(Path(log.dir).glob("*index"))
+    append(log, b"v")
+    logs.close()
+    assert len(list(Path(log.dir).glob("*index"))) == 2
+    assert values(log_of(manager(tmp_path))) == [(0, b"v")]
+
+
+def test_names_of_deleted_logs_are_forgotten_ahead_of_new_ones(tmp_path: Path) -> None:
+    fs = FaultyFileSystem()
+    logs = manager(tmp_path, fs=fs)
+    for partition in range(3):
+        append(logs.create("t", partition, TOPIC_ID), b"v")
+    logs.checkpoint()
+    for partition in range(3):
+        logs.delete("t", partition)
+    logs.forget_namesakes([("t", 0), ("t", 1)])
+    fs.calls.clear()
+    assert logs.create("t", 0, TOPIC_ID).recovery_point == 0
+    assert not [path for operation, path in fs.calls if operation.startswith("sync")]
 
 
 def test_idle_logs_are_not_saved_again(tmp_path: Path) -> None:

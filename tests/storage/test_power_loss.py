@@ -250,3 +250,31 @@ def test_transactions_are_rebuilt_after_a_crash() -> None:
     producer = after.producers.get(1)
     assert producer is not None
     assert producer.next_sequence == 4
+
+
+def test_an_index_of_aborted_transactions_that_was_made_again_outlives_a_power_loss() -> None:
+    fs = PowerLossFileSystem()
+    manager = manager_on(fs)
+    log = manager.create("t", 0, TOPIC_ID)
+    data = batch([b"v"], producer_id=7, epoch=0, sequence=0, transactional=True)
+    log.append(data, leader_epoch=0, now_ms=NOW_MS)
+    append_marker(log, 7, 0, commit=False)
+    log.roll(NOW_MS)
+    manager.checkpoint()
+    expected = [(7, 0)]
+    (name,) = (name for name in fs.list(log.dir) if name.endswith(".txnindex"))
+
+    # The power fails in the middle of a write, and the index is found torn.
+    torn = fs.crash()
+    index = torn.open(f"{log.dir}/{name}")
+    index.truncate(index.size - 2)
+    index.sync()
+    again = manager_on(torn).get("t", 0)
+    assert again is not None
+    assert again.aborted_transactions(0, again.end_offset) == expected
+
+    # It fails once more, and any part of what was not synced is gone.
+    for seed in range(40):
+        last = manager_on(torn.crash(random.Random(seed))).get("t", 0)
+        assert last is not None
+        assert last.aborted_transactions(0, last.end_offset) == expected

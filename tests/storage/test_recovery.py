@@ -23,7 +23,8 @@ from tests.storage.batches import (
 from headrace.protocol.batch import HEADER_BYTES
 from headrace.protocol.errors import ErrorCode, KafkaError
 from headrace.protocol.records import Record
-from headrace.storage import Log, LogConfig, Origin, OsFileSystem
+from headrace.storage import Log, LogConfig, Origin, OsFileSystem, names
+from headrace.storage.recovery import Opening, open_log
 from headrace.storage.scan import iter_headers
 
 CONFIG = LogConfig(segment_bytes=3000, index_interval_bytes=200)
@@ -393,3 +394,266 @@ def test_torn_append_behind_the_recovery_point_costs_no_full_check(
     assert "checked from its start" not in caplog.text
     assert append(reopened, b"next") == point
     assert len(values(reopened)) == 21
+
+
+FLIPS = {
+    "base offset": 7,
+    "length": 10,
+    "magic": 16,
+    "crc": 18,
+    "last offset delta": 26,
+    "records": HEADER_BYTES + 2,
+}
+
+
+def after_crash(folder: Path, *, same_boot: bool, recovery_point: int = 0) -> Log:
+    opening = Opening(
+        topic="t",
+        partition=0,
+        config=CONFIG,
+        now_ms=NOW_MS,
+        recovery_point=recovery_point,
+        same_boot=same_boot,
+        rng=random.Random(1),
+    )
+    return open_log(OsFileSystem(), str(folder), opening)
+
+
+def flip(log: Log, segment: int, number: int, byte: int) -> tuple[int, int]:
+    """Flip a bit in a batch of a segment; the batch's first offset and the one after it."""
+    file = log.segments[segment].file
+    position, header = list(iter_headers(file, 0, file.size))[number]
+    data = bytearray(Path(file.path).read_bytes())
+    data[position + byte] ^= 0x10
+    Path(file.path).write_bytes(data)
+    return header.base_offset, header.next_offset
+
+
+def readable(log: Log) -> tuple[dict[int, bytes | None], set[int]]:
+    """What each offset holds, and the offsets that answer CORRUPT_MESSAGE."""
+    found: dict[int, bytes | None] = {}
+    corrupt = set()
+    for offset in range(log.start_offset, log.end_offset):
+        try:
+            records = read_all(log, offset, offset + 3)
+        except KafkaError as error:
+            if error.code != ErrorCode.CORRUPT_MESSAGE:
+                raise
+            corrupt.add(offset)
+        else:
+            found |= {record.offset: record.value for record in records if record.offset == offset}
+    return found, corrupt
+
+
+@pytest.mark.parametrize("field", FLIPS)
+@pytest.mark.parametrize("segment", [0, 1, -1])
+def test_flipped_bit_is_left_in_place_while_the_machine_runs_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, field: str, segment: int
+) -> None:
+    log = fill(tmp_path, 70)
+    everything = dict(values(log))
+    first, after = flip(log, segment, 2, FLIPS[field])
+    before = {path.name: path.read_bytes() for path in tmp_path.glob("*.log")}
+    recovered = after_crash(tmp_path, same_boot=True)
+    assert recovered.end_offset == log.end_offset
+    assert {path.name: path.read_bytes() for path in tmp_path.glob("*.log")} == {
+        **{names.offset_name(s.base_offset, ".log"): b"" for s in recovered.segments},
+        **before,
+    }
+    assert "no torn end" in caplog.text
+    assert "headrace log verify" in caplog.text
+    found, corrupt = readable(recovered)
+    assert corrupt >= set(range(first, after))
+    assert found.items() <= everything.items()
+    # Nothing is out of reach but the damaged batch and, at most, its neighbours.
+    assert len(found) >= len(everything) - 9
+    assert append(recovered, b"next") == log.end_offset
+    again = after_crash(tmp_path, same_boot=True)
+    assert dict(values(again, log.end_offset)) == {log.end_offset: b"next"}
+
+
+@pytest.mark.parametrize("field", FLIPS)
+def test_flipped_bit_after_a_power_loss_is_cut_with_a_copy_of_what_goes(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, field: str
+) -> None:
+    log = fill(tmp_path, 70)
+    assert len(log.segments) > 2
+    everything = values(log)
+    first, _ = flip(log, 1, 3, FLIPS[field])
+    damaged = {path.name: path.read_bytes() for path in tmp_path.glob("*.log")}
+    cut, *dropped = sorted(damaged)[1:]
+    recovered = after_crash(tmp_path, same_boot=False)
+    assert values(recovered) == everything[:first]
+    kept = {path.name: path.read_bytes() for path in tmp_path.glob("*.corrupt")}
+    copy = names.offset_name(first, ".log.corrupt")
+    assert kept.pop(copy) + (tmp_path / cut).read_bytes() == (
+        damaged[cut][recovered.segments[-1].size :] + damaged[cut][: recovered.segments[-1].size]
+    )
+    assert kept == {f"{name}.corrupt": damaged[name] for name in dropped}
+    assert "more than a torn end" in caplog.text
+    assert str(tmp_path / copy) in caplog.text
+    assert append(recovered, b"next") == first
+    # The copies are nobody's: neither the next recovery nor another cut touches them.
+    flip(after_crash(tmp_path, same_boot=False), -1, 0, FLIPS["crc"])
+    assert {path.name for path in tmp_path.glob("*.corrupt")} >= {copy, *kept}
+
+
+def test_producers_behind_a_flipped_bit_are_known(tmp_path: Path) -> None:
+    log = open_test_log(OsFileSystem(), str(tmp_path), config=CONFIG)
+    for sequence in range(12):
+        data = batch([b"v"], producer_id=7, epoch=0, sequence=sequence)
+        log.append(data, leader_epoch=0, now_ms=NOW_MS)
+    flip(log, 0, 4, FLIPS["length"])
+    recovered = after_crash(tmp_path, same_boot=True)
+    producer = recovered.producers.get(7)
+    assert producer is not None
+    assert producer.next_sequence == 12
+
+
+def test_torn_append_of_a_killed_process_is_cut_without_a_copy(tmp_path: Path) -> None:
+    log = fill(tmp_path, 8)
+    size = log.size_bytes
+    position = append(log, b"torn" * 100)
+    os.truncate(log.active.file.path, size + 80)
+    recovered = after_crash(tmp_path, same_boot=True)
+    assert recovered.end_offset == position
+    assert not list(tmp_path.glob("*.corrupt"))
+
+
+def test_last_batch_that_was_whole_and_is_damaged_is_cut_with_a_copy(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = fill(tmp_path, 8)
+    first, _ = flip(log, 0, 7, FLIPS["records"])
+    recovered = after_crash(tmp_path, same_boot=True)
+    assert recovered.end_offset == first
+    assert (tmp_path / names.offset_name(first, ".log.corrupt")).exists()
+    assert "more than a torn end" in caplog.text
+
+
+def test_batches_behind_damage_below_the_recovery_point_are_not_lost(tmp_path: Path) -> None:
+    log = fill(tmp_path, 8)
+    point = checkpoint(log)
+    for number in range(60):
+        append(log, b"after %d" % number)
+    everything = dict(values(log))
+    first, after = flip(log, 0, 7, FLIPS["length"])
+    (tmp_path / (FIRST + ".index")).unlink()  # so that the damage is met at all
+    recovered = after_crash(tmp_path, same_boot=False, recovery_point=point)
+    assert recovered.end_offset == log.end_offset
+    found, corrupt = readable(recovered)
+    assert corrupt >= set(range(first, after))
+    assert {offset: everything[offset] for offset in range(point, log.end_offset)}.items() <= (
+        found.items()
+    )
+    assert not list(tmp_path.glob("*.corrupt"))
+
+
+def test_hole_that_a_power_loss_left_between_segments_is_no_part_of_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = fill(tmp_path, 60)
+    everything = dict(values(log))
+    first = log.segments[0]
+    *_, (position, header) = iter_headers(first.file, 0, first.size)
+    os.truncate(first.file.path, position)
+    recovered = after_crash(tmp_path, same_boot=True)  # a machine that runs on loses no tail
+    assert recovered.end_offset == log.end_offset
+    assert dict(values(recovered, header.next_offset)).items() <= everything.items()
+    assert f"nothing lies between {header.base_offset}" in caplog.text
+    recovered = after_crash(tmp_path, same_boot=False)
+    assert recovered.end_offset == header.base_offset
+    assert len(list(tmp_path.glob("*.corrupt"))) >= 1
+
+
+def embedded(offset: int, count: int = 3) -> bytes:
+    """A value that holds batches, as a copy of a log does."""
+    return b"".join(
+        bytes(batch([b"inner"], base_offset=offset + n, leader_epoch=0)) for n in range(count)
+    )
+
+
+@pytest.mark.parametrize("same_boot", [True, False])
+@pytest.mark.parametrize("kept_bytes", [HEADER_BYTES + 5, 300, 500])
+def test_batches_within_a_torn_batch_are_no_part_of_the_log(
+    tmp_path: Path, same_boot: bool, kept_bytes: int
+) -> None:
+    log = fill(tmp_path, 4)
+    everything, size = values(log), log.size_bytes
+    append(log, b"x" * 100 + embedded(log.end_offset, 10))
+    os.truncate(log.active.file.path, size + kept_bytes)
+    recovered = after_crash(tmp_path, same_boot=same_boot)
+    assert values(recovered) == everything
+    assert not list(tmp_path.glob("*.corrupt"))
+
+
+@pytest.mark.parametrize("same_boot", [True, False])
+def test_batches_within_a_damaged_batch_are_no_part_of_the_log(
+    tmp_path: Path, same_boot: bool
+) -> None:
+    log = fill(tmp_path, 4)
+    everything = values(log)
+    first = append(log, b"x" * 100 + embedded(log.end_offset))
+    append(log, b"behind")
+    flip(log, 0, 4, HEADER_BYTES + 20)
+    recovered = after_crash(tmp_path, same_boot=same_boot)
+    found, corrupt = readable(recovered)
+    if same_boot:
+        assert found.items() <= {**dict(everything), first + 1: b"behind"}.items()
+        assert found[first + 1] == b"behind"
+        assert first in corrupt
+    else:
+        assert (found, corrupt) == (dict(everything), set())
+
+
+@pytest.mark.parametrize("same_boot", [True, False])
+@pytest.mark.parametrize("value", [b"v" * 500, embedded(7)], ids=["plain", "batches"])
+def test_large_batch_that_never_got_its_head_is_cut(
+    tmp_path: Path, same_boot: bool, value: bytes
+) -> None:
+    log = fill(tmp_path, 4)
+    everything = values(log)
+    staged = bytes(HEADER_BYTES) + bytes(batch([value]))[HEADER_BYTES:]
+    with (tmp_path / (FIRST + ".log")).open("ab") as file:
+        file.write(staged)
+    recovered = after_crash(tmp_path, same_boot=same_boot)
+    assert values(recovered) == everything
+    # Batches in it may be a value's or not: nobody knows, so they are kept.
+    assert len(list(tmp_path.glob("*.corrupt"))) == (value.startswith(bytes(7)))
+
+
+@pytest.mark.parametrize("same_boot", [True, False])
+def test_leftovers_behind_a_segment_that_is_whole_cost_nothing(
+    tmp_path: Path, same_boot: bool
+) -> None:
+    log = fill(tmp_path, 60)
+    everything = values(log)
+    assert len(log.segments) > 1
+    with Path(log.segments[0].file.path).open("ab") as file:
+        file.write(bytes(HEADER_BYTES) + b"of a large batch that went to the next segment" * 9)
+    recovered = after_crash(tmp_path, same_boot=same_boot)
+    assert values(recovered) == everything
+    assert recovered.size_bytes == log.size_bytes
+    assert not list(tmp_path.glob("*.corrupt"))
+
+
+@pytest.mark.parametrize("kept", [b"", bytes.fromhex("0000 0000000000000009 0000000000000000")])
+def test_entry_of_a_transaction_index_that_a_crash_made_up_is_never_vouched_for(
+    tmp_path: Path, kept: bytes
+) -> None:
+    log = open_test_log(OsFileSystem(), str(tmp_path), config=CONFIG)
+    for sequence in range(3):
+        data = batch([b"v"], producer_id=9, epoch=0, sequence=sequence, transactional=True)
+        log.append(data, leader_epoch=0, now_ms=NOW_MS)
+    point = checkpoint(log)
+    append_marker(log, 9, 0, commit=False)
+    log.close()
+    if kept:
+        kept += (3).to_bytes(8, "big") + (4).to_bytes(8, "big")
+    # A write that was lost, and perhaps one behind it that was not.
+    (tmp_path / (FIRST + ".txnindex")).write_bytes(bytes(34) + kept)
+    recovered = open_test_log(OsFileSystem(), str(tmp_path), config=CONFIG, recovery_point=point)
+    point = checkpoint(recovered)
+    recovered.close()
+    again = reopen(tmp_path, clean=True, recovery_point=point)
+    assert again.aborted_transactions(0, again.end_offset) == [(9, 0)]

@@ -162,6 +162,41 @@ def test_failed_roll_leaves_the_log_as_it_was(tmp_path: Path) -> None:
         assert [value[:1] for _, value in values(log) if value] == [b"x", b"y", b"z"]
 
 
+def reserved(folder: Path) -> dict[str, bool]:
+    """Which log files hold much more room than they have bytes."""
+    return {
+        path.name.lstrip("0"): path.stat().st_blocks * 512 > path.stat().st_size + (256 << 10)
+        for path in sorted(folder.glob("*.log"))
+    }
+
+
+def test_preallocated_segment_has_its_room_until_it_is_full_or_closed(tmp_path: Path) -> None:
+    config = LogConfig(segment_bytes=1 << 20, preallocate=True)
+    log = open_test_log(OsFileSystem(), str(tmp_path), config=config)
+    append(log, b"x" * 600_000)
+    assert reserved(tmp_path) == {".log": True}
+    append(log, b"y" * 600_000)
+    assert reserved(tmp_path) == {".log": False, "1.log": True}
+    everything = values(log)
+    # A killed process leaves the room reserved, and no bytes that recovery would have to cut.
+    recovered = open_test_log(OsFileSystem(), str(tmp_path), config=config)
+    assert values(recovered) == everything
+    assert recovered.size_bytes == log.size_bytes
+    recovered.close()
+    assert reserved(tmp_path) == {".log": False, "1.log": False}
+
+
+def test_preallocation_follows_a_change_of_the_setting(tmp_path: Path) -> None:
+    log = open_test_log(OsFileSystem(), str(tmp_path), config=LogConfig(segment_bytes=1 << 20))
+    append(log, b"v")
+    assert reserved(tmp_path) == {".log": False}
+    log.config = LogConfig(segment_bytes=1 << 20, preallocate=True)
+    assert reserved(tmp_path) == {".log": True}
+    log.config = LogConfig(segment_bytes=1 << 20)
+    assert reserved(tmp_path) == {".log": False}
+    assert values(log) == [(0, b"v")]
+
+
 def test_config_change_applies_to_the_active_segment(tmp_path: Path) -> None:
     log = open_test_log(OsFileSystem(), str(tmp_path))
     append(log, b"x" * 100)

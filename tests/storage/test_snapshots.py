@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from crc32c import crc32c
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.storage import OsFileSystem, snapshots
@@ -58,6 +58,7 @@ def state(made: Producers) -> list[tuple[object, ...]]:
     ]
 
 
+@settings(deadline=None)
 @given(producers())
 def test_snapshot_and_recent_batches_bring_everything_back(made: Producers) -> None:
     restored = snapshots.decode(snapshots.encode(made))
@@ -79,6 +80,7 @@ def test_layout_is_kafkas() -> None:
     assert data == struct.pack(">hI", 1, crc32c(covered)) + covered
 
 
+@settings(deadline=None)
 @given(producers(), st.data())
 def test_every_flipped_bit_is_found(made: Producers, data: st.DataObject) -> None:
     encoded = bytearray(snapshots.encode(made))

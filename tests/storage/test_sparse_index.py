@@ -87,3 +87,19 @@ def test_time_entries_only_grow(tmp_path: Path) -> None:
     for timestamp, offset in ((10, 1), (10, 2), (5, 3), (11, 4)):
         index.append_if_later(timestamp, offset)
     assert index.entries() == [(10, 1), (11, 4)]
+
+
+@pytest.mark.parametrize("count", [0, 1, 5, WARM_ENTRIES_MAX + 700])
+@pytest.mark.parametrize("reopened", [False, True])
+def test_first_entry_from_a_value_on_is_found(tmp_path: Path, count: int, reopened: bool) -> None:
+    path = str(tmp_path / "index")
+    index = OffsetIndex(OsFileSystem(), path)
+    entries = [(3 * number, 10 * number) for number in range(count)]
+    for entry in entries:
+        index.append(*entry)
+    index.write()
+    if reopened:
+        index = OffsetIndex(OsFileSystem(), path, count)
+    for value in [*range(60), *range(0, 10 * count + 20, 37), 10 * count - 10]:
+        expected = next((entry for entry in entries if entry[1] >= value), None)
+        assert index.first_from_value(value) == expected

@@ -36,6 +36,7 @@ BROKER_CONFIGS = "/config/brokers"
 DELETED_TOPICS = "/admin/delete_topics"
 CLUSTER_ID = "/cluster/id"
 BROKER_EPOCH = "/brokers/epoch"
+LOG_DIRS = "/brokers/log_dirs"
 PRODUCER_IDS = "/latest_producer_id_block"
 # Where the settings for all brokers live, beside those of single ones.
 ALL_BROKERS = "<default>"
@@ -49,6 +50,7 @@ _FOLDERS = (
     "/config",
     TOPIC_CONFIGS,
     BROKER_CONFIGS,
+    LOG_DIRS,
 )
 
 # Producer ids are taken from the store in blocks; what a crash leaves of a block is never used.
@@ -100,6 +102,8 @@ class Catalog:
         self.topics_by_id: dict[bytes, Topic] = {}
         self.deleted: dict[bytes, DeletedTopic] = {}
         self.broker_configs: dict[str, Mapping[str, str]] = {}
+        #: The ids of the log dirs of each broker, by the path they were last seen at.
+        self.log_dirs: dict[str, dict[str, str]] = {}
 
     @classmethod
     async def open(cls, store: MetadataStore, new_cluster_id: str) -> Catalog:
@@ -179,6 +183,19 @@ class Catalog:
             (self._broker_config_versions[broker],) = await self._store.multi([op])
             self.broker_configs[broker] = dict(config)
 
+    async def set_log_dirs(self, broker: int, ids_by_path: Mapping[str, str]) -> None:
+        """Remember the log dirs of a broker; durable when it returns."""
+        if self.log_dirs.get(str(broker)) != ids_by_path:
+            await to_the_end(self._set_log_dirs(str(broker), dict(ids_by_path)))
+
+    async def _set_log_dirs(self, broker: str, ids_by_path: dict[str, str]) -> None:
+        path, data = f"{LOG_DIRS}/{broker}", _dump({"version": 1, "log_dirs": ids_by_path})
+        async with self._lock:
+            # Only the broker itself writes its entry.
+            known = broker in self.log_dirs
+            await self._store.multi([Set(path, data) if known else Create(path, data)])
+            self.log_dirs[broker] = ids_by_path
+
     # -- producer ids ------------------------------------------------------------------------
 
     async def next_producer_id(self) -> int:
@@ -249,6 +266,10 @@ class Catalog:
         for name, entry in (await self._store.read_children(BROKER_CONFIGS)).items():
             self.broker_configs[name] = _config(f"{BROKER_CONFIGS}/{name}", entry)
             self._broker_config_versions[name] = entry.version
+        if await self._store.read(LOG_DIRS) is None:
+            await self._store.multi([Create(LOG_DIRS)])  # the store is older than log dir ids
+        for broker, entry in (await self._store.read_children(LOG_DIRS)).items():
+            self.log_dirs[broker] = _log_dirs(f"{LOG_DIRS}/{broker}", entry)
         for topic_hex, entry in (await self._store.read_children(DELETED_TOPICS)).items():
             gone = _deleted(topic_hex, entry)
             self.deleted[gone.id] = gone
@@ -316,6 +337,13 @@ def _config(path: str, entry: Entry) -> dict[str, str]:
     if not isinstance(config, dict):
         raise CatalogError(f"{path} holds no settings")
     return {str(name): str(value) for name, value in config.items()}
+
+
+def _log_dirs(path: str, entry: Entry) -> dict[str, str]:
+    ids_by_path = _json(path, entry).get("log_dirs")
+    if not isinstance(ids_by_path, dict):
+        raise CatalogError(f"{path} holds no log dirs")
+    return {str(folder): str(directory_id) for folder, directory_id in ids_by_path.items()}
 
 
 def _deleted_data(topic: DeletedTopic) -> bytes:

@@ -22,6 +22,7 @@ LOG_OVERHEAD_BYTES = 12
 """The base offset and the length, which the length itself does not count."""
 LENGTH_MIN = HEADER_BYTES - LOG_OVERHEAD_BYTES
 MAGIC = 2
+OLD_MAGICS = (0, 1)
 
 LENGTH_AT = 8
 LEADER_EPOCH_AT = 12
@@ -63,17 +64,25 @@ _timestamp = Struct(">q")
 
 
 class CorruptBatch(KafkaError):
-    """The bytes are not those of one whole batch: they were cut, damaged or never a batch."""
+    """The bytes are not those of a batch: they were damaged or never one."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.CORRUPT_MESSAGE, message)
 
 
 class InvalidBatch(KafkaError):
-    """The bytes are those of a whole batch, which says something that it must not."""
+    """The bytes are not one whole batch, or one that says something that it must not."""
 
     def __init__(self, message: str, code: ErrorCode = ErrorCode.INVALID_RECORD) -> None:
         super().__init__(code, message)
+
+
+class InvalidRecords(InvalidBatch):
+    """Some records of a batch, named by their places in it, make it invalid (KIP-467)."""
+
+    def __init__(self, message: str, places: tuple[int, ...] = ()) -> None:
+        super().__init__(message)
+        self.places = places
 
 
 class BatchHeader(NamedTuple):
@@ -141,16 +150,23 @@ def read_header(buf: Buffer, pos: int = 0) -> BatchHeader:
 
 
 def check_batch(buf: Buffer, pos: int, end: int) -> BatchHeader:
-    """Check that one whole, undamaged batch starts at `pos`: length, magic, CRC, arithmetic."""
+    """Check that one whole, undamaged batch starts at `pos`: length, magic, CRC, arithmetic.
+
+    Which of the two errors it is follows Apache Kafka, where bytes that end too early are no batch
+    at all, and so not the one that a produce must have.
+    """
     if end - pos < HEADER_BYTES:
-        raise CorruptBatch(f"{end - pos} bytes are too few for a batch header")
+        raise InvalidBatch(f"{end - pos} bytes are too few for a batch header")
     header: BatchHeader = _new_tuple(BatchHeader, _unpack_header(buf, pos))
     _, length, _, magic, crc, attributes, last_offset_delta, _, _, _, _, _, count = header
     if magic != MAGIC:
-        raise InvalidBatch(f"magic is {magic}; only record batches of magic {MAGIC} are supported")
+        error = InvalidBatch if magic in OLD_MAGICS else CorruptBatch
+        raise error(f"magic is {magic}; only record batches of magic {MAGIC} are supported")
     stop = pos + LOG_OVERHEAD_BYTES + length
-    if length < LENGTH_MIN or stop > end:
-        raise CorruptBatch(f"a batch of length {length} does not fit in {end - pos} bytes")
+    if length < LENGTH_MIN:
+        raise CorruptBatch(f"a batch length of {length} is too small")
+    if stop > end:
+        raise InvalidBatch(f"a batch of length {length} does not fit in {end - pos} bytes")
     view = buf if type(buf) is memoryview else memoryview(buf)
     if crc32c(view[pos + ATTRIBUTES_AT : stop]) != crc:
         raise CorruptBatch("the batch does not match its CRC")

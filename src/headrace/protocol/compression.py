@@ -36,22 +36,25 @@ class CompressionError(ValueError):
     """The data is not what its codec says, or unpacks to more than the bound."""
 
 
-def compress(codec: int, data: Buffer) -> Buffer:
-    """Pack data in the framing that every Kafka client can read."""
+def compress(codec: int, data: Buffer, level: int | None = None) -> Buffer:
+    """Pack data in the framing that every Kafka client can read; without a level, at the usual one.
+
+    Snappy has no levels.
+    """
     match codec:
         case Codec.NONE:
             return data
         case Codec.GZIP:
-            return bytes(cramjam.gzip.compress(data))
+            return bytes(cramjam.gzip.compress(data, level=level))
         case Codec.SNAPPY:
             return _compress_xerial(data)
         case Codec.LZ4:
             # Java's reader takes only frames whose blocks stand alone.
-            packer = cramjam.lz4.Compressor(block_linked=False)
+            packer = cramjam.lz4.Compressor(level=level, block_linked=False)
             packer.compress(bytes(data))
             return bytes(packer.finish())
         case Codec.ZSTD:
-            return bytes(cramjam.zstd.compress(data, level=3))
+            return bytes(cramjam.zstd.compress(data, level=3 if level is None else level))
     raise CompressionError(f"compression codec {codec} is not known")
 
 

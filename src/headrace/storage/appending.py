@@ -8,6 +8,7 @@ from typing import NamedTuple, NoReturn
 from headrace.protocol.batch import (
     BatchHeader,
     InvalidBatch,
+    InvalidRecords,
     check_batch,
     check_produced,
     iter_records,
@@ -38,9 +39,13 @@ class AppendInfo(NamedTuple):
     duplicate: bool = False
 
 
-# What a client must not say: log-append time, control, unknown bits, a codec that is not there.
+# What a client must not say: log-append time, control, a codec that is not there. The bits that
+# have no meaning yet are masked away: Kafka stores them as they come.
+MEANINGFUL_ATTRIBUTES = 0x3F
 REFUSED_ATTRIBUTES = frozenset(
-    attributes for attributes in range(256) if attributes & 0xA8 or attributes & 0x07 > 4
+    attributes
+    for attributes in range(MEANINGFUL_ATTRIBUTES + 1)
+    if attributes & 0x28 or attributes & 0x07 > 4
 )
 
 _CODECS = {
@@ -105,10 +110,10 @@ def check_create_time(
 
 
 def check_keys(batch: Buffer) -> None:
-    """Raise InvalidBatch when a record of a compacted topic has no key or cannot be read."""
-    for record in iter_records(batch):
-        if record.key is None:
-            raise InvalidBatch("a record of a compacted topic needs a key")
+    """Raise InvalidBatch when records of a compacted topic have no key or cannot be read."""
+    keyless = [place for place, record in enumerate(iter_records(batch)) if record.key is None]
+    if keyless:
+        raise InvalidRecords("a record of a compacted topic needs a key", tuple(keyless))
 
 
 def split_batches(data: Buffer) -> list[tuple[int, BatchHeader]]:

@@ -46,6 +46,17 @@ class LogConfig:
     unclean_leader_election_enable: bool = False
 
     @property
+    def compression_level(self) -> int | None:
+        """The level for the codec of `compression_type`; None for the codec's own."""
+        levels = {
+            # Kafka's -1, the codec's own level, is not a number that the codec takes.
+            "gzip": None if self.compression_gzip_level < 0 else self.compression_gzip_level,
+            "lz4": self.compression_lz4_level,
+            "zstd": self.compression_zstd_level,
+        }
+        return levels.get(self.compression_type)
+
+    @property
     def is_compacted(self) -> bool:
         return COMPACT in self.cleanup_policy
 

@@ -26,9 +26,9 @@ from headrace.protocol.records import Record
 from headrace.protocol.schema import Message
 from headrace.storage import checkpoints, names, snapshots
 from headrace.storage.checkpoints import CorruptCheckpoint
-from headrace.storage.files import FileSystem, OsFileSystem
+from headrace.storage.files import Buffer, FileSystem, OsFileSystem
 from headrace.storage.offset_index import OffsetIndex
-from headrace.storage.scan import SCAN_CHUNK_BYTES, BadBatch, damage, iter_headers
+from headrace.storage.scan import iter_salvaged
 from headrace.storage.snapshots import CorruptSnapshot
 from headrace.storage.sparse_index import CorruptIndex, SparseIndex
 from headrace.storage.time_index import TimeIndex
@@ -87,7 +87,7 @@ def dump(
     `deep` adds the records of each batch; `decode` (a key of DECODERS) shows the keys and values
     of an internal topic as what they mean.
     """
-    files = fs or OsFileSystem()
+    files = fs or OsFileSystem(read_only=True)
     if files.is_dir(path):
         for name in sorted(files.list(path)):
             yield from dump(os.path.join(path, name), deep=deep, decode=decode, fs=files)
@@ -99,9 +99,10 @@ def dump(
     try:
         for row in rows(_Source(files, path, deep or decode is not None, content)):
             yield {"file": path, "type": kind, **row}
-    except (BadBatch, CorruptIndex, CorruptSnapshot, CorruptCheckpoint) as error:
-        position = error.position if isinstance(error, BadBatch) else None
-        yield {"file": path, "type": "damage", "position": position, "reason": str(error)}
+    except (CorruptIndex, CorruptSnapshot, CorruptCheckpoint) as error:
+        yield {"file": path, "type": "damage", "position": None, "reason": str(error)}
+    except FileNotFoundError:
+        return  # deleted since its folder was listed, by a broker that runs
 
 
 class _Source:
@@ -129,6 +130,8 @@ def _reader(name: str) -> tuple[str, Callable[[_Source], Rows] | None]:
         return "offset", _offset_rows
     if name == names.EPOCHS:
         return "epoch", _epoch_rows
+    while name.endswith(names.CORRUPT):
+        name = name.removesuffix(names.CORRUPT)
     for suffix in ("", names.DELETED, names.CLEANED, names.SWAP):
         for ending, reader in _READERS.items():
             if names.parse_offset(name, ending + suffix) is not None:
@@ -139,12 +142,14 @@ def _reader(name: str) -> tuple[str, Callable[[_Source], Rows] | None]:
 def _batch_rows(source: _Source) -> Rows:
     file = source.fs.open(source.path, size=source.fs.size(source.path))
     try:
-        for position, header in iter_headers(file, 0, file.size, chunk_bytes=SCAN_CHUNK_BYTES):
-            batch = file.pread(header.size, position)
-            reason = damage(batch, header)
-            yield batch_row(position, header) | {"damage": reason}
-            if source.deep and reason is None:
-                yield from _record_rows(batch, header, source.content)
+        for found in iter_salvaged(file, file.size, source.base_offset):
+            if found.header is None:
+                reason = f"position {found.position}: {found.damage}"
+                yield {"type": "damage", "position": found.position, "reason": reason}
+                continue
+            yield batch_row(found.position, found.header) | {"damage": found.damage}
+            if source.deep and found.damage is None:
+                yield from _record_rows(found.batch, found.header, source.content)
     finally:
         file.close()
 
@@ -171,9 +176,7 @@ def batch_row(position: int, header: BatchHeader) -> Row:
     }
 
 
-def _record_rows(
-    batch: bytes | bytearray, header: BatchHeader, content: Callable[[Record], Row]
-) -> Rows:
+def _record_rows(batch: Buffer, header: BatchHeader, content: Callable[[Record], Row]) -> Rows:
     try:
         for record in iter_records(batch):
             row = {"type": "record", "offset": record.offset, "timestamp": record.timestamp}

@@ -9,11 +9,13 @@ import contextlib
 import errno
 import os
 import resource
-import sys
 import threading
 from itertools import chain
 from pathlib import Path
 from typing import Protocol, TypeAlias
+
+from headrace.storage import system_calls
+from headrace.storage.staging import OsStage, Stage
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
@@ -21,13 +23,18 @@ OPEN_FILES_MAX = 4096
 """Descriptors that one OsFileSystem keeps open, or half of what the process may have if that is
 less; other files are reopened on use."""
 
+# Blocks taken ahead of a file that grows make each write cheaper by a third and syncs, too. A
+# small file would hold more than it is worth; a large one takes a quarter of its size, up to this.
+_RESERVE_FROM_BYTES = 4 << 20
+_RESERVE_BYTES_MAX = 16 << 20
+
 _PASSING = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR}
 )
-_FLAGS = os.O_RDWR | getattr(os, "O_CLOEXEC", 0)
+_CLOEXEC: int = getattr(os, "O_CLOEXEC", 0)
+_FLAGS = os.O_RDWR | _CLOEXEC
 _RWF_NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
-_F_FULLFSYNC = 51
-_NO_FULLFSYNC = frozenset({errno.ENOTSUP, errno.EINVAL, errno.ENOTTY})
+_BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
 class SyncFailed(OSError):
@@ -48,13 +55,25 @@ class File(Protocol):
     def append(self, data: Buffer) -> None:
         """Write all of data at the end; on failure cut back to the old size and raise OSError."""
 
+    def stage(self, data: memoryview, head_bytes: int) -> Stage | None:
+        """Let a thread write data ahead of their `append`, all but the head; None if it may not."""
+
     def pread(self, length: int, offset: int) -> bytes | bytearray:
         """Read up to length bytes; fewer only at the end of the file."""
 
     def pread_nowait(self, length: int, offset: int) -> bytes | bytearray | None:
         """As pread, or None when the disk would have to be waited for."""
 
+    def pread_into(self, buffer: memoryview, offset: int) -> int:
+        """Fill memory with what needs no waiting for the disk; how many bytes that was."""
+
     def truncate(self, size: int) -> None: ...
+
+    def reserve(self, size: int) -> None:
+        """Have the disk keep room for a file of this size, as far as it can; not its size yet."""
+
+    def trim(self) -> None:
+        """Give back what was reserved and not used, as far as the disk can."""
 
     def sync(self) -> None:
         """Return once all written bytes and the size are on stable storage; raises SyncFailed."""
@@ -104,6 +123,12 @@ class FileSystem(Protocol):
     def modified_ms(self, path: str) -> int: ...
     def free_bytes(self, path: str) -> int: ...
     def total_bytes(self, path: str) -> int: ...
+    def boot_id(self) -> str:
+        """Which run of the machine this is, or nothing where that cannot be known.
+
+        While it is the same, all that was written is there, synced or not.
+        """
+
     def lock(self, path: str) -> Lock:
         """Take the lock file; raises BlockingIOError while another process holds it."""
 
@@ -120,28 +145,9 @@ def pread(file: File, length: int, offset: int, wait: bool) -> bytes | bytearray
 
 def _sync_fd(fd: int, path: str, *, is_dir: bool = False) -> None:
     try:
-        if sys.platform == "darwin":
-            if not _sync_drive(fd):
-                os.fsync(fd)
-        elif is_dir:
-            os.fsync(fd)
-        else:
-            os.fdatasync(fd)
+        system_calls.sync(fd, is_dir=is_dir)
     except OSError as error:
         raise SyncFailed(error.errno, error.strerror, path) from error
-
-
-def _sync_drive(fd: int) -> bool:
-    """Empty the drive's volatile cache too, where macOS's fsync stops; False if it cannot be."""
-    import fcntl
-
-    try:
-        fcntl.fcntl(fd, _F_FULLFSYNC)
-    except OSError as error:
-        if error.errno in _NO_FULLFSYNC:
-            return False
-        raise
-    return True
 
 
 class _Descriptor:
@@ -168,12 +174,15 @@ class OsFile:
         "_descriptor",
         "_fs",
         "_held",
+        "_reserve_at",
+        "_reserved_bytes",
         "_sync_error",
         "_synced_size",
         "_syncing",
         "path",
         "read_lately",
         "size",
+        "staged",
     )
 
     def __init__(self, fs: OsFileSystem, path: str, size: int) -> None:
@@ -183,6 +192,9 @@ class OsFile:
         self._descriptor: _Descriptor | None = None
         self._closed = False
         self._held = False
+        self._reserved_bytes = 0
+        self._reserve_at = _RESERVE_FROM_BYTES
+        self.staged: OsStage | None = None
         self.read_lately = False
         self._synced_size = size
         self._sync_error: OSError | None = None
@@ -193,10 +205,10 @@ class OsFile:
         """Not with unsynced bytes: a write-back error is told only to descriptors open by then."""
         return not self._held and self._synced_size == self.size
 
-    def _open(self, flags: int = _FLAGS) -> _Descriptor:
+    def _open(self, extra_flags: int = 0) -> _Descriptor:
         if self._closed:
             raise FileNotFoundError(errno.ENOENT, "the file is closed", self.path)
-        descriptor = _Descriptor(os.open(self.path, flags, 0o644))
+        descriptor = _Descriptor(os.open(self.path, self._fs.flags | extra_flags, 0o644))
         self._descriptor = descriptor
         self._fs._opened(self)
         return descriptor
@@ -204,15 +216,26 @@ class OsFile:
     def append(self, data: Buffer) -> None:
         descriptor = self._descriptor or self._open()
         length = len(data)
+        end = self.size + length
+        if end > self._reserve_at:
+            self._reserve_at = end + min(end // 4, _RESERVE_BYTES_MAX)
+            self.reserve(self._reserve_at)
+        if self.staged is not None:
+            data = self.staged.unwritten(data)
         try:
             written = os.pwrite(descriptor.fd, data, self.size)
-            if written != length:
+            if written != len(data):
                 self._append_rest(descriptor.fd, data, written)
         except OSError:
             with contextlib.suppress(OSError):
                 os.ftruncate(descriptor.fd, self.size)
             raise
-        self.size += length
+        self.size = end
+
+    def stage(self, data: memoryview, head_bytes: int) -> Stage | None:
+        if self.staged is not None or self._descriptor is None:
+            return None
+        return OsStage(self, self._descriptor, data, head_bytes)
 
     def _append_rest(self, fd: int, data: Buffer, written: int) -> None:
         view = memoryview(data)
@@ -237,27 +260,46 @@ class OsFile:
         length = min(length, self.size - offset)
         if length <= 0:
             return b""
-        if not self._fs.nowait:
-            return self.pread(length, offset)
+        buffer = bytearray(length)
+        return buffer if self.pread_into(memoryview(buffer), offset) == length else None
+
+    def pread_into(self, buffer: memoryview, offset: int) -> int:
         descriptor = self._descriptor or self._open()
         self.read_lately = True
-        buffer = bytearray(length)
-        try:
-            count = os.preadv(descriptor.fd, [buffer], offset, _RWF_NOWAIT)
-        except OSError as error:
-            if error.errno in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):
+        if self._fs.nowait:
+            try:
+                return os.preadv(descriptor.fd, (buffer,), offset, _RWF_NOWAIT)
+            except OSError as error:
+                if error.errno == errno.EAGAIN:
+                    return 0
+                if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):
+                    raise
                 self._fs.nowait = False  # this file system cannot tell: read plainly from now on
-                return self.pread(length, offset)
-            if error.errno == errno.EAGAIN:
-                return None
-            raise
-        return buffer if count == length else None
+        data = os.pread(descriptor.fd, len(buffer), offset)
+        buffer[: len(data)] = data
+        return len(data)
 
     def truncate(self, size: int) -> None:
         descriptor = self._descriptor or self._open()
         self._synced_size = -1
         os.ftruncate(descriptor.fd, size)
         self.size = size
+
+    def reserve(self, size: int) -> None:
+        if size > self._reserved_bytes:
+            descriptor = self._descriptor or self._open()
+            self._reserved_bytes = size
+            try:
+                system_calls.reserve(descriptor.fd, self.size, size - self.size)
+            except OSError:
+                self.trim()  # a part of it helps nobody and may be the last room there is
+
+    def trim(self) -> None:
+        if self._reserved_bytes:
+            self._reserved_bytes = 0
+            descriptor = self._descriptor or self._open()
+            with contextlib.suppress(OSError):
+                os.ftruncate(descriptor.fd, self.size)
 
     def sync(self) -> None:
         # The kernel tells of a failed write-back once and then holds the pages for clean. Who
@@ -303,9 +345,14 @@ class _OsLock:
 
 
 class OsFileSystem:
-    """The operating system's files, with a bound on how many are open at a time."""
+    """The operating system's files, with a bound on how many are open at a time.
 
-    def __init__(self, open_files_max: int = OPEN_FILES_MAX) -> None:
+    With read_only nothing can be written through its files, so what it looks at may belong to
+    another process or lie on a disk that takes no writes.
+    """
+
+    def __init__(self, open_files_max: int = OPEN_FILES_MAX, *, read_only: bool = False) -> None:
+        self.flags = os.O_RDONLY | _CLOEXEC if read_only else _FLAGS
         self.nowait = bool(_RWF_NOWAIT) and hasattr(os, "preadv")
         allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         unlimited = allowed == resource.RLIM_INFINITY
@@ -340,7 +387,7 @@ class OsFileSystem:
         if size is not None:
             return OsFile(self, path, size)
         file = OsFile(self, path, 0)
-        descriptor = file._open(_FLAGS | os.O_CREAT if create else _FLAGS)
+        descriptor = file._open(os.O_CREAT if create else 0)
         file.size = file._synced_size = os.fstat(descriptor.fd).st_size
         return file
 
@@ -424,6 +471,12 @@ class OsFileSystem:
     def total_bytes(self, path: str) -> int:
         usage = os.statvfs(path)
         return usage.f_blocks * usage.f_frsize
+
+    def boot_id(self) -> str:
+        try:
+            return self.read(_BOOT_ID).decode().strip()
+        except OSError:
+            return ""
 
     def lock(self, path: str) -> Lock:
         import fcntl

@@ -223,7 +223,8 @@ class Unsynced:
             or self._folders
         ):
             return None
-        log.active.seal()
+        if log.active.size:
+            log.active.seal()  # else there is nothing to be indexed: no files for nothing
         if self._flush is not None:
             self._flush.cancel(self._flush.end_offset)  # this one's snapshot is the better one
         self._listed += 1

@@ -14,21 +14,33 @@ from struct import error as StructError
 
 from crc32c import crc32c
 
-from headrace.protocol.batch import TRANSACTIONAL_BIT, BatchHeader, CorruptBatch, restamp
+from headrace.protocol.batch import (
+    HEADER_BYTES,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    restamp,
+)
 from headrace.protocol.errors import ErrorCode, KafkaError
-from headrace.storage import appending, lookup, names, trimming
-from headrace.storage.appending import REFUSED_ATTRIBUTES, AppendInfo, Origin
+from headrace.storage import appending, lookup, trimming
+from headrace.storage.appending import (
+    MEANINGFUL_ATTRIBUTES,
+    REFUSED_ATTRIBUTES,
+    AppendInfo,
+    Origin,
+)
 from headrace.storage.config import LogConfig
+from headrace.storage.doomed import Doomed
 from headrace.storage.epochs import EpochCache
 from headrace.storage.files import FileSystem
 from headrace.storage.flush import Checkpoint, Flush, Unsynced
 from headrace.storage.lookup import TimestampOffset
 from headrace.storage.producers import Producers
-from headrace.storage.reading import ReadRequest
+from headrace.storage.reading import read_older
 from headrace.storage.replay import replay
 from headrace.storage.segment import Segment
 from headrace.storage.slices import Slice
 from headrace.storage.snapshots import Snapshot
+from headrace.storage.staging import Stage
 from headrace.storage.swap import Swap
 
 RELATIVE_OFFSET_MAX = (1 << 31) - 1
@@ -46,9 +58,7 @@ class Log:
     __slots__ = (
         "_active",
         "_active_file",
-        "_bases",
         "_config",
-        "_doomed",
         "_high_watermark",
         "_max_batch_bytes",
         "_must_inspect",
@@ -59,6 +69,7 @@ class Log:
         "_segment_bytes",
         "deleted",
         "dir",
+        "doomed",
         "end_offset",
         "epochs",
         "fs",
@@ -110,7 +121,7 @@ class Log:
         self._random = rng or random.Random()
         self._high_watermark = end_offset
         self.unsynced = Unsynced()
-        self._doomed: list[tuple[int, Segment]] = []
+        self.doomed = Doomed()
         self._config = config
         self.set_segments(segments)
         self.config = config
@@ -198,14 +209,14 @@ class Log:
                 count,
             ) = _unpack_header(data)
         except StructError:
-            raise CorruptBatch(f"{size} bytes are too few for a batch header") from None
+            appending.refuse_produced(data)
         if (
             length + 12 != size
             or magic != 2
             or count != last_delta + 1
             or count < 1
             or sent_offset != 0
-            or attributes in REFUSED_ATTRIBUTES
+            or attributes & MEANINGFUL_ATTRIBUTES in REFUSED_ATTRIBUTES
             or crc32c(data[21:]) != crc
         ):
             appending.refuse_produced(data)
@@ -278,6 +289,10 @@ class Log:
             )
         return AppendInfo(base_offset, last_offset, append_time_ms, self.start_offset)
 
+    def stage(self, batch: memoryview) -> Stage | None:
+        """Let a thread write a large batch ahead of its `append`; None if it cannot be."""
+        return self._active_file.stage(batch, HEADER_BYTES) if self.offline is None else None
+
     def _append_internal(
         self, data: memoryview, leader_epoch: int, now_ms: int, origin: Origin
     ) -> AppendInfo:
@@ -330,6 +345,7 @@ class Log:
         # All that can fail comes before all that changes the log.
         sealed = self._active
         sealed.seal()
+        sealed.file.trim()
         segment = Segment.create(self.fs, self.dir, base_offset, now_ms)
         self.unsynced.add_sealed(sealed, Snapshot(base_offset, self.producers))
         sealed.forget_recent()
@@ -340,7 +356,6 @@ class Log:
     def set_segments(self, segments: list[Segment]) -> None:
         """Replace the list of segments; the last one is the one that grows."""
         self.segments = segments
-        self._bases = [segment.base_offset for segment in segments]
         self._active = segments[-1]
         self._active_file = segments[-1].file
         self._configure(self._active)
@@ -353,6 +368,10 @@ class Log:
             self._config.segment_index_bytes,
             self._random.randrange(jitter_ms) if jitter_ms > 0 else 0,
         )
+        if self._config.preallocate:
+            segment.file.reserve(self._config.segment_bytes)
+        else:
+            segment.file.trim()
 
     def _plan_roll(self) -> None:
         """Know when the active segment is too old: by its first timestamp, as Kafka does."""
@@ -372,7 +391,7 @@ class Log:
         """
         segment = self._active
         if offset < segment.recent_from:
-            return self._read_older(offset, max_bytes, upto, min_one, wait)
+            return read_older(self, offset, max_bytes, upto, min_one, wait)
         if offset >= upto or offset >= self.end_offset:
             if offset > self.end_offset:
                 lookup.refuse_offset(self, offset)
@@ -399,30 +418,13 @@ class Log:
                 end = positions[first + 1]
         return Slice(segment.file, start, end - start)
 
-    def _read_older(
-        self, offset: int, max_bytes: int, upto: int, min_one: bool, wait: bool
-    ) -> Slice | None:
-        if not self.start_offset <= offset <= self.end_offset:
-            lookup.refuse_offset(self, offset)
-        if self._active.index_damaged:
-            self.roll(self._active.created_ms)  # sealed, it gets its index rebuilt when read
-        at = max(0, bisect_right(self._bases, offset) - 1)
-        ends = [*self._bases[at + 1 :], self.end_offset]
-        for segment, end_offset in zip(self.segments[at:], ends, strict=True):
-            if offset >= upto:
-                return None
-            sealed = segment is not self._active
-            request = ReadRequest(
-                segment, sealed, end_offset, self.epochs, offset, max_bytes, upto, min_one
-            )
-            piece = request.run(wait)
-            if piece is not None:
-                return piece if piece.length else None
-        return None
-
     def aborted_transactions(self, from_offset: int, upto: int) -> list[tuple[int, int]]:
         """(producer id, first offset) of aborted transactions with records in a range."""
         return lookup.aborted_transactions(self, from_offset, upto)
+
+    def offset_behind(self, piece: Slice) -> int:
+        """An offset above all batches of a piece that `read` gave, and little more than that."""
+        return lookup.offset_behind(self, piece)
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
         """The first record at or after a timestamp; waits for the disk when it has to."""
@@ -463,37 +465,23 @@ class Log:
             if self._on_truncation is not None:
                 self._on_truncation(self)
 
-    def discard(self, segment: Segment, now_ms: int) -> None:
-        """Rename a segment out of the log; its files go after `file.delete.delay.ms`."""
-        segment.rename(self.fs, names.DELETED)
-        self.unsynced.add(None, self.dir)
-        self.doom(segment, now_ms)
-
     def doom(self, segment: Segment, now_ms: int) -> None:
         """Remove the files of a renamed segment after `file.delete.delay.ms`."""
         self.unsynced.forget(segment)
-        self._doomed.append((now_ms + self._config.file_delete_delay_ms, segment))
+        self.doomed.add(segment, now_ms + self._config.file_delete_delay_ms)
 
     def begin_swap(self, old_bases: Sequence[int], new_bases: Sequence[int]) -> Swap:
         """Put `.cleaned` segments in the place of others: run the swap, then complete it."""
         return Swap(self, old_bases, new_bases)
 
-    def take_doomed(self, now_ms: int) -> list[Segment]:
-        """Segments discarded long enough ago; whoever takes them removes their files."""
-        due = [segment for due_ms, segment in self._doomed if due_ms <= now_ms]
-        if due:
-            self._doomed = [row for row in self._doomed if row[0] > now_ms]
-        return due
-
     def moved(self, folder: str) -> None:
         """Follow a rename of the folder."""
         self.dir = folder
-        for segment in (*self.segments, *(segment for _, segment in self._doomed)):
+        for segment in (*self.segments, *self.doomed):
             segment.moved(folder)
 
     def close(self) -> None:
         """Give all descriptors back; nothing is made durable by this."""
-        for segment in self.segments:
-            segment.close()
-        for _, segment in self._doomed:
+        self._active_file.trim()
+        for segment in (*self.segments, *self.doomed):
             segment.close()

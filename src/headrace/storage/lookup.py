@@ -5,6 +5,8 @@ They may wait for the disk and may be asked from any thread.
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from headrace.protocol.batch import iter_records
@@ -16,8 +18,11 @@ from headrace.storage.sparse_index import CorruptIndex
 if TYPE_CHECKING:
     from headrace.storage.log import Log
     from headrace.storage.segment import Segment
+    from headrace.storage.slices import Slice
 
 SEARCH_CHUNK_BYTES = 64 << 10
+
+_last_offset = attrgetter("last_offset")
 
 
 class TimestampOffset(NamedTuple):
@@ -70,18 +75,49 @@ def aborted_transactions(log: Log, from_offset: int, upto: int) -> list[tuple[in
     """(producer id, first offset) of the aborted transactions that overlap a range."""
     found: list[tuple[int, int]] = []
     segments = list(log.segments)
-    for segment in segments:
-        if not segment.aborted.is_vouched:
-            check_aborted(log, segment)
     for index, segment in enumerate(segments):
         if index + 1 < len(segments) and segments[index + 1].base_offset <= from_offset:
             continue
-        for entry in segment.aborted.aborted:
-            if entry.last_offset >= from_offset and entry.first_offset < upto:
+        if not segment.aborted.is_vouched:
+            check_aborted(log, segment)
+        entries = segment.aborted.aborted
+        for at in range(bisect_left(entries, from_offset, key=_last_offset), len(entries)):
+            entry = entries[at]
+            if entry.first_offset < upto:
                 found.append((entry.producer_id, entry.first_offset))
             if entry.last_stable_offset >= upto:
                 return found
     return found
+
+
+def offset_behind(log: Log, piece: Slice) -> int:
+    """An offset that is above all of a piece of the log, and little more than that.
+
+    Found by the index, as Kafka does: it may be off by what lies between two of its entries.
+    """
+    end_offset = log.end_offset
+    for segment in reversed(log.segments):
+        if segment.file is piece.file:
+            return min(end_offset, _offset_at(segment, piece.position + piece.length, end_offset))
+        end_offset = segment.base_offset
+    return log.end_offset
+
+
+def _offset_at(segment: Segment, position: int, end_offset: int) -> int:
+    """An offset above all batches that begin before a position of a segment."""
+    nexts, positions = segment.recent_nexts, segment.recent_positions
+    if positions and position > positions[0]:
+        return nexts[bisect_left(positions, position) - 1]
+    if position < segment.size and not segment.index_damaged:
+        try:
+            entry = segment.offsets.first_from_value(position)
+            if entry is not None:
+                if segment.is_truthful(entry):
+                    return segment.base_offset + entry[0]
+                segment.index_damaged = True
+        except CorruptIndex:
+            segment.index_damaged = True
+    return nexts[0] if positions else end_offset
 
 
 def _search(segment: Segment, timestamp: int, start_offset: int) -> TimestampOffset | None:

@@ -7,13 +7,15 @@ import logging
 import os
 import random
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from headrace.storage import checkpoints, names, retention
+from headrace.storage.census import Census
 from headrace.storage.checkpoints import Offsets, format_partition_metadata
 from headrace.storage.config import LogConfig
 from headrace.storage.dirs import LogDir, LogDirError
+from headrace.storage.doomed import Purge
 from headrace.storage.epochs import EpochCache
 from headrace.storage.files import FileSystem, is_passing
 from headrace.storage.flush import Checkpoint
@@ -52,6 +54,8 @@ class LogManager:
         self._rng = rng or random.Random()
         self._logs: dict[tuple[str, int], Log] = {}
         self._dir_of: dict[Log, LogDir] = {}
+        #: Log dirs that were ours and are in no folder now, by the path they were last seen at.
+        self.lost: dict[str, str] = {}
         self._deleted: list[tuple[int, str]] = []  # due time, folder on its way out
         self._renamed: set[LogDir] = set()  # with deletions that are not durable
         # Guards the checkpoint files; counts truncations, which outdate a checkpoint under way.
@@ -86,6 +90,26 @@ class LogManager:
             self.release()
             raise
 
+    def identify(
+        self,
+        cluster_id: str,
+        node_id: int,
+        known: Mapping[str, str],
+        partitions: Collection[tuple[str, int]],
+        given_up: Collection[str] = (),
+    ) -> dict[str, str]:
+        """Tell log dirs that are missing from new ones, and give each new one an id; see `census`.
+
+        `known` are ids by path, as this returned them the last time, and `partitions` all that must
+        be somewhere. Raises LogDirError for folders of another cluster or node, or if none can be
+        used. Durable when this returns; before `load`, which makes new folders log dirs.
+        """
+        census = Census(self.dirs, cluster_id, node_id, known)
+        self.lost = census.missing(partitions, given_up)
+        ids = census.identify(self._rng.getrandbits)
+        self._require_some_dir()
+        return self.lost | ids
+
     def release(self) -> None:
         """Let go of the folders as they are, nothing saved; for those that were not all loaded."""
         for log_dir in self.dirs:
@@ -100,8 +124,10 @@ class LogManager:
             if log_dir.offline is not None:
                 continue
             try:
+                log_dir.format()
                 self._load_dir(log_dir, config_for or (lambda _: self.default_config))
                 log_dir.forget_clean_shutdown()
+                log_dir.remember_boot()
             except LogDirError:
                 raise
             except OSError as error:
@@ -140,6 +166,7 @@ class LogManager:
                 config=config_for(key[0]),
                 now_ms=now_ms,
                 clean=log_dir.was_clean,
+                same_boot=log_dir.same_boot,
                 recovery_point=recovery_points.get(key, 0),
                 start_offset=starts.get(key, 0),
                 on_truncation=self._save_truncation,
@@ -167,7 +194,7 @@ class LogManager:
         folder = os.path.join(log_dir.path, names.folder_name(topic, partition))
         if self.fs.exists(folder) and self.fs.list(folder):
             raise LogDirError(f"{folder} is there already, though no log was found in it")
-        self._forget_namesake(topic, partition, log_dir)
+        self._forget([(topic, partition)], log_dir)
         try:
             self.fs.mkdir(folder)
             metadata = self.fs.open(os.path.join(folder, names.PARTITION_METADATA), create=True)
@@ -196,10 +223,16 @@ class LogManager:
         self._add(log, log_dir)
         return log
 
-    def _forget_namesake(self, topic: str, partition: int, log_dir: LogDir) -> None:
-        """Make durable that no checkpoint speaks of a new log: one of the same name was deleted."""
+    def forget_namesakes(self, places: Collection[tuple[str, int]]) -> None:
+        """Spare `create` a wait for the disk if logs of these names were deleted; on any thread."""
+        for log_dir in self.dirs:
+            if log_dir.offline is None:
+                self._forget(places, log_dir)
+
+    def _forget(self, places: Collection[tuple[str, int]], log_dir: LogDir) -> None:
+        """Make durable that no checkpoint speaks of new logs: others had their names."""
         with self._saving:
-            if log_dir.checkpoints.knows((topic, partition)):
+            if any(log_dir.checkpoints.knows(place) for place in places):
                 log_dir.checkpoints.keep(self._logs.keys())
 
     def delete(self, topic: str, partition: int) -> None:
@@ -244,11 +277,14 @@ class LogManager:
                 self._fail(log_dir, error)
         return parent
 
-    def run_retention(self, now_ms: int) -> int:
-        """Delete segments that are too old, too many or below their log's start; how many."""
+    def run_retention(self, now_ms: int, logs: Iterable[Log] | None = None) -> int:
+        """Delete segments of all logs, or of some, that are too old, too many or below the start.
+
+        How many were deleted.
+        """
         count = 0
-        for log in list(self._logs.values()):
-            if log.offline is not None:
+        for log in list(self) if logs is None else logs:
+            if log.offline is not None or log.deleted:
                 continue
             try:
                 count += retention.apply(log, now_ms)
@@ -259,30 +295,27 @@ class LogManager:
 
     def begin_purge(self, now_ms: int) -> Purge | None:
         """The files and folders whose time to go has come; None when there are none."""
-        segments = [segment for log in self for segment in log.take_doomed(now_ms)]
+        segments = [segment for log in self for segment in log.doomed.take(now_ms)]
         folders = [folder for due_ms, folder in self._deleted if due_ms <= now_ms]
         self._deleted = [row for row in self._deleted if row[0] > now_ms]
         return Purge(self.fs, segments, folders) if segments or folders else None
 
-    def begin_checkpoint(self, logs: Sequence[Log] | None = None) -> ManagerCheckpoint:
-        """A checkpoint of every log, or of some: run it on another thread, then complete it.
+    def begin_checkpoint(self) -> ManagerCheckpoint:
+        """A checkpoint of no log yet: begin some, run, and so on; then save and complete it."""
+        return ManagerCheckpoint(self)
 
-        To begin the checkpoint of one log takes a few file operations on this thread, so with many
-        logs it is better done a few at a time.
-        """
-        return ManagerCheckpoint(self, list(self) if logs is None else logs)
-
-    def checkpoint(self) -> None:
+    def checkpoint(self, threads: int = 1) -> ManagerCheckpoint:
         """Save all logs and wait for it; failing ones are offline afterwards."""
         checkpoint = self.begin_checkpoint()
-        checkpoint.run()
+        checkpoint.begin(self)
+        checkpoint.run(threads)
+        checkpoint.save()
         checkpoint.complete()
+        return checkpoint
 
     def close(self) -> None:
         """Save all logs, mark their folders as cleanly closed and let go of everything."""
-        checkpoint = self.begin_checkpoint()
-        checkpoint.run(CLOSING_THREADS)
-        checkpoint.complete()
+        checkpoint = self.checkpoint(CLOSING_THREADS)
         for log in self:
             log.close()
         for log_dir in self.dirs:
@@ -310,118 +343,116 @@ class LogManager:
             self._fail(log_dir, error)
 
     def _fail(self, log_dir: LogDir, error: OSError) -> None:
-        if log_dir.offline is None:
-            _log.error("log dir %s is offline: %s", log_dir.path, error)
-            log_dir.offline = error
+        log_dir.fail(error)
         for log, its_dir in self._dir_of.items():
             if its_dir is log_dir:
                 log.offline = log.offline or error
 
-    def offsets_of(self, log_dir: LogDir) -> dict[str, Offsets]:
-        """The content of the checkpoint files of a log dir as the logs stand now."""
-        logs = [log for log in self if self._dir_of[log] is log_dir]
-        return {
-            checkpoints.RECOVERY_POINT: {(g.topic, g.partition): g.recovery_point for g in logs},
-            checkpoints.LOG_START: {
-                (g.topic, g.partition): g.start_offset
-                for g in logs
-                if g.start_offset > g.segments[0].base_offset
-            },
-            checkpoints.HIGH_WATERMARK: {(g.topic, g.partition): g.high_watermark for g in logs},
+    def offsets(self, points: Mapping[Log, int]) -> dict[LogDir, dict[str, Offsets]]:
+        """The content of the checkpoint files as the logs stand now; any thread may ask.
+
+        `points` are recovery points that are not in the logs yet.
+        """
+        files: dict[LogDir, dict[str, Offsets]] = {
+            log_dir: {
+                checkpoints.RECOVERY_POINT: {},
+                checkpoints.LOG_START: {},
+                checkpoints.HIGH_WATERMARK: {},
+            }
+            for log_dir in self.dirs
+            if log_dir.offline is None
         }
+        # A copy, made in one step: the logs' own thread goes on meanwhile.
+        for log, log_dir in self._dir_of.copy().items():
+            if log_dir in files:
+                rows, key = files[log_dir], (log.topic, log.partition)
+                rows[checkpoints.RECOVERY_POINT][key] = points.get(log, log.recovery_point)
+                if log.start_offset > log.segments[0].base_offset:
+                    rows[checkpoints.LOG_START][key] = log.start_offset
+                rows[checkpoints.HIGH_WATERMARK][key] = log.high_watermark
+        return files
+
+    def write_checkpoint(self, log_dir: LogDir, name: str, offsets: Offsets) -> None:
+        """Replace one checkpoint file of a log dir; on any thread. Raises OSError."""
+        with self._saving:
+            log_dir.checkpoints.write({name: offsets})
 
     def _save_truncation(self, log: Log) -> None:
         """Make a lowered recovery point durable before the log is cut."""
         log_dir = self._dir_of[log]
         with self._saving:
             self._truncations += 1
-            log_dir.checkpoints.write(self.offsets_of(log_dir))
+            if log_dir.offline is None:
+                log_dir.checkpoints.write(self.offsets({})[log_dir])
 
 
 class ManagerCheckpoint:
-    """One round of saving: logs first, then the recovery points that rely on it."""
+    """One round of saving: logs first, then the recovery points that rely on it.
 
-    def __init__(self, manager: LogManager, logs: Sequence[Log]) -> None:
+    Begun a few logs at a time on the thread of the logs, since that takes file operations; what
+    was begun is run on another thread, and all of it is saved and completed together.
+    """
+
+    def __init__(self, manager: LogManager) -> None:
         self._manager = manager
         self._truncations = manager._truncations
-        self._logs: list[Checkpoint] = []
+        self._begun: list[Checkpoint] = []
+        self._done: list[Checkpoint] = []
+        #: Log dirs whose checkpoint files could not be written, each with the reason.
+        self.unsaved: dict[LogDir, OSError] = {}
+
+    def __len__(self) -> int:
+        """How many logs had something new."""
+        return len(self._begun) + len(self._done)
+
+    def begin(self, logs: Iterable[Log]) -> bool:
+        """Begin the checkpoints of some logs; whether there is now something to run."""
+        manager = self._manager
         for log in logs:
             if log.offline is not None or log.deleted:
                 continue
             try:
                 if (checkpoint := log.begin_checkpoint()) is not None:
-                    self._logs.append(checkpoint)
+                    self._begun.append(checkpoint)
             except OSError as error:
                 manager._trouble(manager.dir_of(log), error)
-        self._known = dict(manager._logs)
-        self._offsets = [
-            (log_dir, manager.offsets_of(log_dir))
-            for log_dir in manager.dirs
-            if log_dir.offline is None
-        ]
-        #: Log dirs whose checkpoint files could not be written, each with the reason.
-        self.unsaved: dict[LogDir, OSError] = {}
+        return bool(self._begun)
 
     def run(self, threads: int = 1) -> None:
-        """Save the logs and then the recovery points; may be called on any thread."""
-        if threads > 1 and len(self._logs) > 1:
+        """Save the logs that were begun; may be called on any thread."""
+        begun, self._begun = self._begun, []
+        if threads > 1 and len(begun) > 1:
             with ThreadPoolExecutor(threads, thread_name_prefix="headrace-close") as pool:
-                list(pool.map(Checkpoint.run, self._logs))
+                list(pool.map(Checkpoint.run, begun))
         else:
-            for checkpoint in self._logs:
+            for checkpoint in begun:
                 checkpoint.run()
-        for log_dir, offsets in self._offsets:
-            points = offsets[checkpoints.RECOVERY_POINT]
-            for checkpoint in self._logs:
-                key = checkpoint.log.topic, checkpoint.log.partition
-                if checkpoint.succeeded and key in points:
-                    points[key] = checkpoint.end_offset
-            with self._manager._saving:
-                self._drop_deleted(offsets)
-                if self._truncations != self._manager._truncations:
-                    return  # these recovery points may be above what was cut since
+        self._done += begun
+
+    def save(self) -> None:
+        """Write the recovery points of the logs that were run; may be called on any thread."""
+        manager = self._manager
+        with manager._saving:
+            if self._truncations != manager._truncations:
+                return  # these recovery points may be above what was cut since
+            points = {each.log: each.end_offset for each in self._done if each.succeeded}
+            for log_dir, offsets in manager.offsets(points).items():
                 try:
                     log_dir.checkpoints.write(offsets)
                 except OSError as error:
                     self.unsaved[log_dir] = error
 
-    def _drop_deleted(self, offsets: dict[str, Offsets]) -> None:
-        """Leave out logs that are gone by now: their names may belong to others already."""
-        current = self._manager._logs
-        for name, rows in offsets.items():
-            offsets[name] = {
-                key: offset for key, offset in rows.items() if current.get(key) is self._known[key]
-            }
-
     def complete(self) -> None:
         """Move the recovery points in memory; on the thread of the logs."""
         manager = self._manager
-        for checkpoint in self._logs:
-            checkpoint.log.complete_checkpoint(checkpoint)
+        for checkpoint in self._done:
+            log = checkpoint.log
+            if not log.deleted:
+                unsaved = self.unsaved.get(manager.dir_of(log))
+                checkpoint.postponed = checkpoint.postponed or unsaved
+            log.complete_checkpoint(checkpoint)
             error = checkpoint.error or checkpoint.postponed
-            if error is not None and not checkpoint.log.deleted:
-                manager._trouble(manager.dir_of(checkpoint.log), error)
+            if error is not None and not log.deleted:
+                manager._trouble(manager.dir_of(log), error)
         for log_dir, error in self.unsaved.items():
             manager._trouble(log_dir, error)
-
-
-class Purge:
-    """Files and folders to remove; large files take the disk a while, so on another thread."""
-
-    def __init__(self, fs: FileSystem, segments: list[Segment], folders: list[str]) -> None:
-        self._fs = fs
-        self._segments = segments
-        self._folders = folders
-
-    def run(self) -> None:
-        """Remove them; what cannot be removed is logged, and tried again on the next start."""
-        for segment in self._segments:
-            try:
-                segment.remove(self._fs)
-            except OSError as error:
-                _log.warning("%s cannot be removed: %s", segment.file.path, error)
-        for folder in self._folders:
-            try:
-                self._fs.rmtree(folder)
-            except OSError as error:
-                _log.warning("%s cannot be removed: %s", folder, error)

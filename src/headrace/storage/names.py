@@ -13,6 +13,7 @@ SNAPSHOT = ".snapshot"
 RECENT_BATCHES = ".batches"
 
 DELETED = ".deleted"
+CORRUPT = ".corrupt"
 CLEANED = ".cleaned"
 SWAP = ".swap"
 
@@ -25,6 +26,8 @@ CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 LOCK = ".lock"
 TEMPORARY = ".tmp"
 FORMAT = "headrace.format"
+META_PROPERTIES = "meta.properties"
+BOOT = "headrace.boot"
 
 _OFFSET_DIGITS = 20
 _DELETED_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}-\d{1,10}\.[0-9a-f]{32}-delete\Z")

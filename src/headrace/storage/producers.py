@@ -68,6 +68,10 @@ class Producer:
     def last_offset(self) -> int:
         return self.batches[-1].last_offset if self.batches else -1
 
+    @property
+    def is_in_transaction(self) -> bool:
+        return self.txn_first_offset != NO_TRANSACTION
+
     def expects(self, epoch: int, sequence: int, transactional: bool) -> bool:
         """Whether a batch is just the next one of a producer without a transaction."""
         return (
@@ -122,6 +126,10 @@ class Producers:
 
     def get(self, producer_id: int) -> Producer | None:
         return self.by_id.get(producer_id)
+
+    def in_transaction(self) -> list[Producer]:
+        """The producers with an open transaction, in the order in which these began."""
+        return [self.by_id[producer_id] for producer_id in self._ongoing.values()]
 
     def check(
         self,

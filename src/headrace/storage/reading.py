@@ -9,6 +9,8 @@ cache knows for the offset. So a bit that flipped on disk is an error, never wro
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from crc32c import crc32c
@@ -23,13 +25,17 @@ from headrace.protocol.batch import (
 from headrace.protocol.errors import ErrorCode, KafkaError
 from headrace.storage.epochs import NO_EPOCH
 from headrace.storage.files import pread
+from headrace.storage.lookup import refuse_offset
 from headrace.storage.repair import rebuild_indexes
 from headrace.storage.scan import BadBatch
 from headrace.storage.slices import Slice
 
 if TYPE_CHECKING:
     from headrace.storage.epochs import EpochCache
+    from headrace.storage.log import Log
     from headrace.storage.segment import Segment
+
+_base_offset = attrgetter("base_offset")
 
 CHECKED_BYTES_MAX = 4 << 20
 CHECKED_BATCHES_MAX = 512
@@ -50,6 +56,31 @@ class ColdRead(Exception):
             self._request.run(wait=True)
         except (KafkaError, OSError):
             return
+
+
+def read_older(
+    log: Log, offset: int, max_bytes: int, upto: int, min_one: bool, wait: bool
+) -> Slice | None:
+    """As `Log.read`, for what is not among the newest batches."""
+    if not log.start_offset <= offset <= log.end_offset:
+        refuse_offset(log, offset)
+    if log.active.index_damaged:
+        log.roll(log.active.created_ms)  # sealed, it gets its index rebuilt when read
+    segments = log.segments
+    at = max(0, bisect_right(segments, offset, key=_base_offset) - 1)
+    for index in range(at, len(segments)):
+        if offset >= upto:
+            return None
+        segment = segments[index]
+        sealed = index + 1 < len(segments)
+        end_offset = segments[index + 1].base_offset if sealed else log.end_offset
+        request = ReadRequest(
+            segment, sealed, end_offset, log.epochs, offset, max_bytes, upto, min_one
+        )
+        piece = request.run(wait)
+        if piece is not None:
+            return piece if piece.length else None
+    return None
 
 
 class ReadRequest:

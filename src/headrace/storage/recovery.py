@@ -26,8 +26,13 @@ tests check them:
 After a crash a log therefore ends with the last batch, from the recovery point on, that is whole,
 has its right CRC and follows the one before it. The tail behind it is cut and what is kept is
 synced before anyone may read it, since a killed process may have left it in the page cache only.
-Nothing below the recovery point is ever cut: that was synced, so damage there is the disk's doing.
-It stays for reads to report, and appends go on in a new segment at the recovery point.
+
+Damage that no crash explains is the disk's doing, and is never cut: what lies below the recovery
+point was synced, and while the machine runs on (`FileSystem.boot_id`) all that was written is
+there. It stays for reads to report, what lies behind it is served, and appends go on in a new
+segment. After a power loss whole batches behind a bad one can be either: pages that were not synced
+may vanish in any order. They are cut, since nobody was told of records that were not synced, but
+kept under a `.corrupt` name, since nothing tells that they were not. Decision 7 says why.
 """
 
 from __future__ import annotations
@@ -38,7 +43,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from headrace.protocol.batch import BatchHeader
+from headrace.protocol.batch import HEADER_BYTES, MAGIC, BatchHeader, read_header
 from headrace.storage import names, snapshots
 from headrace.storage.checkpoints import CorruptCheckpoint, parse_partition_metadata
 from headrace.storage.config import LogConfig
@@ -46,12 +51,14 @@ from headrace.storage.epochs import NO_EPOCH, EpochCache
 from headrace.storage.files import FileSystem
 from headrace.storage.log import RELATIVE_OFFSET_MAX, Log
 from headrace.storage.replay import rebuild_producers
-from headrace.storage.scan import BadBatch, iter_checked
+from headrace.storage.scan import BadBatch, behind_damage, iter_checked, next_batch
 from headrace.storage.segment import Segment
+from headrace.storage.setting_aside import copy_tail, move_segment
 from headrace.storage.sparse_index import CorruptIndex
 from headrace.storage.swap import COMPACTED_UPTO, compacted_upto, finish_swaps
 
 _log = logging.getLogger(__name__)
+_HINT = "`headrace log verify` tells more"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -64,9 +71,28 @@ class Opening:
     now_ms: int
     clean: bool = False
     recovery_point: int = 0
+    #: The machine has run on since the log was last written to: all that was written is there.
+    same_boot: bool = False
     start_offset: int = 0
     on_truncation: Callable[[Log], None] | None = None
     rng: random.Random | None = None
+
+
+def _is_headless(segment: Segment, position: int) -> bool:
+    """Whether only the head of a batch is missing, which is written last of a large one.
+
+    What looks like a batch in the rest is a value in it, or else could be: see `staging`.
+    """
+    return not any(segment.file.pread(HEADER_BYTES, position))
+
+
+def _is_unfinished(segment: Segment, position: int) -> bool:
+    """Whether bytes are what a killed append leaves: no end, or no head."""
+    room = segment.size - position
+    if room < HEADER_BYTES or _is_headless(segment, position):
+        return True
+    header = read_header(segment.file.pread(HEADER_BYTES, position))
+    return header.magic == MAGIC and header.size > room
 
 
 def open_log(fs: FileSystem, folder: str, opening: Opening) -> Log:
@@ -85,6 +111,7 @@ class _Opener:
         self.present: set[str] = set()
         self.compacted_upto = 0
         self.epochs = EpochCache([])
+        self.new_epoch: tuple[int, int] | None = None  # of the last batch, with its offset
         self.segments: list[Segment] = []
         self.changed = False
 
@@ -123,8 +150,10 @@ class _Opener:
         if recovered:
             # Only a snapshot of a checkpoint is surely whole, with the batches that go with it.
             self._remove_snapshots_above(max(self.recovery_point, start_offset))
+        # Recovery has learned the epochs already, and with more care.
+        epochs = EpochCache([]) if recovered else self.epochs
         producers = rebuild_producers(
-            self.fs, self.folder, self.present, self.segments, end_offset, self.epochs
+            self.fs, self.folder, self.present, self.segments, end_offset, epochs
         )
         if self.changed:
             for segment in self.segments:
@@ -266,7 +295,7 @@ class _Opener:
         return None
 
     def _recover(self) -> int:
-        """Check all batches from the recovery point on, cut what is wrong; the end offset."""
+        """Check all batches from the recovery point on, cut what is torn; the end offset."""
         self.changed = True
         self.epochs.truncate_end(self.recovery_point)
         end_offset = self.segments[0].base_offset
@@ -277,50 +306,113 @@ class _Opener:
                 continue
             if segment.base_offset > max(end_offset, self.recovery_point, self.compacted_upto):
                 reason = f"nothing lies between {end_offset} and {segment.base_offset}"
-                self._drop(self.segments[index:], reason)
-                break
-            end_offset, sound = self._recover_segment(segment)
-            if not sound:
+                if self._may_be_torn(end_offset):
+                    self._drop(self.segments[index:], reason)
+                    break
+                _log.error("%s: %s, though it was there; %s", self.folder, reason, _HINT)
+            next_base = following[0].base_offset if following else None
+            end_offset, goes_on = self._recover_segment(segment, next_base)
+            if not goes_on:
                 self._drop(following, f"segment {segment.base_offset} was cut")
                 break
         if end_offset < self.recovery_point:
             _log.error(
                 "%s: batches from offset %d on are damaged or missing, though they were synced "
-                "up to %d; the log goes on from there",
+                "up to %d; the log goes on from there; %s",
                 self.folder,
                 end_offset,
                 self.recovery_point,
+                _HINT,
             )
             end_offset = self.recovery_point
             self._add_segment(end_offset)
+        elif self.segments[-1].damage:
+            self._add_segment(end_offset)
+        if self.new_epoch is not None:
+            self.epochs.assign(*self.new_epoch)
         self.epochs.truncate_end(end_offset)
         return end_offset
 
-    def _recover_segment(self, segment: Segment) -> tuple[int, bool]:
-        """Check a segment's batches and rebuild its indexes; its end, and if nothing was wrong."""
+    def _recover_segment(self, segment: Segment, next_base: int | None) -> tuple[int, bool]:
+        """Check a segment's batches and rebuild its indexes; its end, and whether the log goes on.
+
+        It does not behind a torn end, which is cut. `next_base` is the next segment's base offset.
+        """
         position, expected = self._trusted_until(segment)
-        sound = True
-        try:
-            for at, header, _ in iter_checked(segment.file, position, segment.size):
-                self._check_place(segment, at, header, expected)
-                segment.record(header.last_offset, at, header.size, header.max_timestamp)
-                if header.leader_epoch > self.epochs.latest:
-                    self.epochs.assign(header.leader_epoch, header.base_offset)
-                position, expected = at + header.size, header.next_offset
-        except BadBatch as error:
-            sound = False
-            if expected >= self.recovery_point:
-                _log.warning(
-                    "%s: %d bytes after offset %d are cut: %s",
+        goes_on = True
+        while position < segment.size:
+            try:
+                for at, header, _ in iter_checked(segment.file, position, segment.size):
+                    self._check_place(segment, at, header, expected)
+                    segment.record(header.last_offset, at, header.size, header.max_timestamp)
+                    self._learn_epoch(header.leader_epoch, header.base_offset)
+                    position, expected = at + header.size, header.next_offset
+            except BadBatch as error:
+                behind = behind_damage(segment.file, position, segment.size, expected)
+                is_complete = next_base == expected
+                is_end = is_complete or (behind is None and next_base is None)
+                if self._may_be_torn(expected) or (
+                    expected >= self.recovery_point and (is_end or _is_headless(segment, position))
+                ):
+                    self._cut(segment, position, expected, is_end, error)
+                    goes_on = is_complete
+                    break
+                goes_on = not is_end
+                _log.error(
+                    "%s: offset %d is damaged, and it is no torn end: %s; it stays, reads of it "
+                    "fail with CORRUPT_MESSAGE; %s",
                     segment.file.path,
-                    segment.size - position,
                     expected,
                     error,
+                    _HINT,
                 )
-                segment.file.truncate(position)
+                segment.step_over(position, segment.size if behind is None else behind)
+                if behind is None:
+                    break
+                position = behind
+                expected = read_header(segment.file.pread(HEADER_BYTES, behind)).base_offset
         segment.seal()
         segment.file.sync()
-        return expected, sound
+        return expected, goes_on
+
+    def _learn_epoch(self, epoch: int, offset: int) -> None:
+        """Take a new epoch once the next batch has it too: no CRC covers it, and none goes back."""
+        if self.new_epoch is not None:
+            if self.new_epoch[0] <= epoch:
+                self.epochs.assign(*self.new_epoch)
+            else:
+                offset = self.new_epoch[1]  # that batch lied: it has this one's epoch
+        self.new_epoch = (epoch, offset) if epoch > self.epochs.latest else None
+
+    def _may_be_torn(self, offset: int) -> bool:
+        """Whether a crash can have taken what was written from an offset on.
+
+        Not what was synced, and nothing as long as the machine has not stopped: the page cache
+        outlives a process.
+        """
+        return offset >= self.opening.recovery_point and not self.opening.same_boot
+
+    def _cut(
+        self, segment: Segment, position: int, expected: int, is_end: bool, error: BadBatch
+    ) -> None:
+        """Cut a segment before bytes that are no batch; a copy stays unless a crash explains it."""
+        size = segment.size - position
+        if is_end and (self._may_be_torn(expected) or _is_unfinished(segment, position)):
+            message = "%s: %d bytes after offset %d are cut: %s"
+            _log.warning(message, segment.file.path, size, expected, error)
+        else:
+            copy = copy_tail(self.fs, self.folder, segment.file, position, expected)
+            _log.error(
+                "%s: %d bytes after offset %d are cut, more than a torn end: %s; a power loss "
+                "leaves that of records that were not synced, a failing disk of any; they are kept "
+                "in %s, `headrace log dump --deep` shows them",
+                segment.file.path,
+                size,
+                expected,
+                error,
+                copy,
+            )
+        segment.file.truncate(position)
 
     def _trusted_until(self, segment: Segment) -> tuple[int, int]:
         """Where in a segment the check begins, with its indexes cut to what lies before."""
@@ -373,8 +465,13 @@ class _Opener:
 
     def _drop(self, segments: list[Segment], reason: str) -> None:
         for segment in segments:
-            _log.warning("%s is removed: %s", segment.file.path, reason)
-            segment.remove(self.fs)
+            path = segment.file.path
+            if next_batch(segment.file, 0, segment.size, segment.base_offset) is None:
+                _log.warning("%s is removed: %s", path, reason)
+                segment.remove(self.fs)
+            else:
+                kept = move_segment(self.fs, segment)
+                _log.error("%s is no part of the log: %s; it is kept as %s", path, reason, kept)
         gone = {segment.base_offset for segment in segments}
         self.segments = [s for s in self.segments if s.base_offset not in gone]
 

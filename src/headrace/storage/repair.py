@@ -76,6 +76,10 @@ def check_aborted(log: Log, segment: Segment) -> None:
         _log.warning("%s: %s", segment.aborted.path, error)
     _log.warning("%s is built again from its log", segment.aborted.path)
     segment.aborted.reset(_find_aborted(log, segment))
+    # Durable at once: the recovery point may be above it, and then no start looks at it again.
+    for file in segment.aborted.unsynced_files():
+        file.sync()
+    log.fs.sync_dir(segment.folder)
 
 
 def _is_truthful(log: Log, segment: Segment, entry: AbortedTxn) -> bool:

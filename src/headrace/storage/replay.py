@@ -144,6 +144,7 @@ def replay_segment(
             return
         start = found[0]
     file = segment.file
-    for position, header in iter_headers(file, start, segment.size, chunk_bytes=SCAN_CHUNK_BYTES):
-        batch = file.pread(header.size, position) if header.is_control else None
-        replay(header, batch, producers, epochs, aborted)
+    for begin, end in segment.sound_stretches(start):
+        for position, header in iter_headers(file, begin, end, chunk_bytes=SCAN_CHUNK_BYTES):
+            batch = file.pread(header.size, position) if header.is_control else None
+            replay(header, batch, producers, epochs, aborted)

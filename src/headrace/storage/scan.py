@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from crc32c import crc32c
 
-from headrace.protocol.batch import ATTRIBUTES_AT, HEADER_BYTES, MAGIC, BatchHeader, read_header
+from headrace.protocol.batch import (
+    ATTRIBUTES_AT,
+    HEADER_BYTES,
+    MAGIC,
+    MAGIC_AT,
+    BatchHeader,
+    read_header,
+)
 from headrace.storage.files import Buffer, File, pread
 
 LOOKUP_CHUNK_BYTES = 8 << 10
 SCAN_CHUNK_BYTES = 1 << 20
+_OFFSET_GAP_MAX = (1 << 31) - 1
+_MAGIC_BYTE = bytes([MAGIC])
 
 
 class BadBatch(ValueError):
@@ -80,6 +90,108 @@ def iter_checked(
             if len(chunk) < HEADER_BYTES or len(chunk) == end - position:
                 raise BadBatch(position, "cut inside a batch")
             chunk_bytes = max(chunk_bytes, read_header(chunk, 0).size)
+
+
+def next_batch(file: File, position: int, end: int, offset_min: int) -> int | None:
+    """Where, at or after position, the next whole batch begins that could go on from an offset.
+
+    Its CRC is right and its offset is not below; None when there is no such batch. This is what
+    tells damage in the middle of a log from a torn end.
+    """
+    # The upper half of an offset hardly ever changes: it tells nearly all false starts.
+    highs = {(offset_min + gap >> 32).to_bytes(4, "big") for gap in (0, _OFFSET_GAP_MAX)}
+    while position + HEADER_BYTES <= end:
+        chunk = bytes(file.pread(min(SCAN_CHUNK_BYTES, end - position), position))
+        at = chunk.find(_MAGIC_BYTE, MAGIC_AT)
+        while at >= 0 and (start := at - MAGIC_AT) + HEADER_BYTES <= len(chunk):
+            if chunk[start : start + 4] in highs and _is_whole(
+                file, position + start, end, read_header(chunk, start), offset_min
+            ):
+                return position + start
+            at = chunk.find(_MAGIC_BYTE, at + 1)
+        if len(chunk) < HEADER_BYTES:
+            break  # the file is shorter than it was
+        position += len(chunk) - HEADER_BYTES + 1
+    return None
+
+
+def behind_damage(file: File, position: int, end: int, offset_min: int) -> int | None:
+    """Where a log goes on behind the batch at a position, which is damaged; None if it ends there.
+
+    What lies within that batch is not taken for a part of the log, be it a batch: values may be.
+    """
+    room = end - position
+    if room < HEADER_BYTES:
+        return None
+    header = read_header(file.pread(HEADER_BYTES, position))
+    after = position + header.size
+    if header.magic == MAGIC and after == end:
+        return None
+    if header.magic == MAGIC and header.size > room:
+        # Cut short, or its length lies; its CRC, which covers all but the length, knows.
+        return _end_by_crc(file, position + ATTRIBUTES_AT, end, header.crc, offset_min)
+    if header.magic == MAGIC and header.size >= HEADER_BYTES and after + HEADER_BYTES <= end:
+        following = read_header(file.pread(HEADER_BYTES, after))
+        if following.magic == MAGIC and _is_whole(file, after, end, following, offset_min):
+            return after
+    return next_batch(file, position + 1, end, offset_min)
+
+
+def _end_by_crc(file: File, start: int, end: int, crc: int, offset_min: int) -> int | None:
+    """The first whole batch up to which the bytes from start on have a CRC."""
+    found = next_batch(file, start, end, offset_min)
+    actual = 0
+    while found is not None:
+        while start < found:
+            data = file.pread(min(SCAN_CHUNK_BYTES, found - start), start)
+            actual = crc32c(data, actual)
+            start += len(data)
+        if actual == crc:
+            return found
+        found = next_batch(file, found + 1, end, offset_min)
+    return None
+
+
+class Salvaged(NamedTuple):
+    """A batch as it lies on disk or, without a header, bytes that are none."""
+
+    position: int
+    header: BatchHeader | None
+    batch: Buffer
+    damage: str | None
+    is_last: bool
+
+
+def iter_salvaged(file: File, end: int, offset_min: int) -> Iterator[Salvaged]:
+    """All batches of a file that can be found, damaged ones too, also behind damage."""
+    position = 0
+    while position < end:
+        following = end
+        try:
+            for at, header in iter_headers(file, position, end, chunk_bytes=SCAN_CHUNK_BYTES):
+                position, following = at, at + header.size
+                batch = file.pread(header.size, at)
+                reason = damage(batch, header)
+                yield Salvaged(at, header, batch, reason, False)
+                if reason is not None:
+                    break  # its length may be what is wrong
+                offset_min = max(offset_min, header.next_offset)
+            else:
+                return
+            position = next_batch(file, position + 1, end, offset_min) or following
+        except BadBatch as error:
+            behind = next_batch(file, error.position + 1, end, offset_min)
+            yield Salvaged(error.position, None, b"", error.reason, behind is None)
+            position = end if behind is None else behind
+
+
+def _is_whole(file: File, position: int, end: int, header: BatchHeader, offset_min: int) -> bool:
+    return (
+        HEADER_BYTES <= header.size <= end - position
+        and offset_min <= header.base_offset <= offset_min + _OFFSET_GAP_MAX
+        and 0 <= header.record_count <= header.last_offset_delta + 1
+        and damage(file.pread(header.size, position), header) is None
+    )
 
 
 def damage(batch: Buffer, header: BatchHeader) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from itertools import chain
 
 from headrace.protocol.batch import BatchHeader, read_header
 from headrace.storage import names
@@ -32,6 +33,7 @@ class Segment:
         "base_offset",
         "checked",
         "created_ms",
+        "damage",
         "file",
         "first_timestamp",
         "folder",
@@ -86,6 +88,8 @@ class Segment:
         # A stretch below it that readers have checked already.
         self.checked = (0, 0)
         self.index_damaged = False
+        # Stretches of the file that recovery found to be no batches and left where they are.
+        self.damage: list[tuple[int, int]] = []
         self._hints: dict[int, int] = {}
 
     @classmethod
@@ -155,6 +159,17 @@ class Segment:
             self._unindexed_bytes = 0
             self._check_full()
         self._unindexed_bytes += size
+
+    def step_over(self, start: int, end: int) -> None:
+        """Take note of bytes that are no batches; the batch behind them gets an index entry."""
+        self.damage.append((start, end))
+        self._unindexed_bytes = self.index_interval_bytes + 1
+
+    def sound_stretches(self, start: int) -> list[tuple[int, int]]:
+        """Where batches lie one after the other, from a position on."""
+        edges = [start, *chain.from_iterable(self.damage), self.size]
+        pairs = zip(edges[::2], edges[1::2], strict=True)
+        return [(max(begin, start), end) for begin, end in pairs if end > start]
 
     def _check_full(self) -> None:
         self.is_full = (

@@ -145,6 +145,27 @@ class SparseIndex:
         at = bisect_right(warm.values, value) - 1
         return warm.values[at] if at >= 0 else 0
 
+    def first_from_value(self, value: int) -> tuple[int, int] | None:
+        """The first entry whose value is at or above value, or None; may wait for the disk."""
+        if not self.count:
+            return None
+        warm = self._warm or self._load_warm(wait=True)
+        at = bisect_left(warm.values, value)
+        if at or not warm.first:
+            return (warm.keys[at], warm.values[at]) if at < len(warm.values) else None
+        low, high = 0, warm.first
+        while low < high:
+            middle = (low + high) // 2
+            if self._entry(middle)[1] < value:
+                low = middle + 1
+            else:
+                high = middle
+        return self._entry(low) if low < warm.first else (warm.keys[0], warm.values[0])
+
+    def _entry(self, number: int) -> tuple[int, int]:
+        key, value = self.ENTRY.unpack(self._read(number, 1, wait=True))
+        return key, value
+
     def last(self, wait: bool = True) -> tuple[int, int] | None:
         if not self.count:
             return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.protocol.errors import ErrorCode, KafkaError
-from headrace.storage import snapshots
+from headrace.storage import names, snapshots
 from headrace.storage.replay import rebuild_producers
 from headrace.storage.segment import Segment
 
@@ -54,7 +54,9 @@ def delete_oldest(log: Log, count: int, now_ms: int) -> int:
     gone = 0
     try:
         for segment in doomed:
-            log.discard(segment, now_ms)
+            segment.rename(log.fs, names.DELETED)
+            log.unsynced.add(None, log.dir)
+            log.doom(segment, now_ms)
             gone += 1
     finally:  # also when the disk fails half-way
         log.set_segments(log.segments[gone:])

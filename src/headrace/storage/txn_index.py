@@ -105,7 +105,7 @@ class TxnIndex:
         self._unsynced = True
         self._pending = []
 
-    def reset(self, entries: list[AbortedTxn]) -> None:
+    def reset(self, entries: list[AbortedTxn], is_vouched: bool = True) -> None:
         """Replace all entries in memory and in the file."""
         if entries or self._on_disk_bytes:
             file = self._file or self._fs.open(self.path, create=True)
@@ -115,10 +115,11 @@ class TxnIndex:
             self._file = file
             self._on_disk_bytes = file.size
             self._unsynced = True
-            self._write_checksum(entries)
+            if is_vouched:
+                self._write_checksum(entries)
         self._aborted = list(entries)
         self._pending = []
-        self.is_vouched = True
+        self.is_vouched = is_vouched
 
     def keep_below(self, offset: int) -> None:
         """Drop the entries whose marker is at or above offset."""
@@ -127,7 +128,9 @@ class TxnIndex:
         except CorruptIndex:
             return
         if aborted and aborted[-1].last_offset >= offset:
-            self.reset([entry for entry in aborted if entry.last_offset < offset])
+            kept = [entry for entry in aborted if entry.last_offset < offset]
+            # Those that are left are still as good as they were: a crash may have made them up.
+            self.reset(kept, is_vouched=self.is_vouched or not kept)
 
     @property
     def checksum_path(self) -> str:
@@ -139,9 +142,10 @@ class TxnIndex:
         self.write()
         if not self._unsynced or self._file is None:
             return []
-        files = [self._file, self._write_checksum(self.aborted)]
         self._unsynced = False
-        return files
+        entries = self.aborted  # which may bring a checksum that vouches for them
+        # Never for what nobody has compared with the log: a crash may have left it.
+        return [self._file, self._write_checksum(entries)] if self.is_vouched else [self._file]
 
     def close(self) -> None:
         for file in (self._file, self._checksum_file):

@@ -6,11 +6,13 @@ check again. A `warning` is something that a start repairs by itself. An `info` 
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import StrEnum
+from functools import partial
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from headrace.protocol.batch import BatchHeader, InvalidBatch, iter_records
 from headrace.storage import checkpoints, names, snapshots
@@ -19,11 +21,14 @@ from headrace.storage.dump import index_entries
 from headrace.storage.epochs import NO_EPOCH, EpochCache
 from headrace.storage.files import FileSystem, OsFileSystem
 from headrace.storage.offset_index import OffsetIndex
-from headrace.storage.scan import SCAN_CHUNK_BYTES, BadBatch, damage, iter_headers
+from headrace.storage.producers import Producer
+from headrace.storage.scan import Salvaged, iter_salvaged
 from headrace.storage.snapshots import CorruptSnapshot
 from headrace.storage.sparse_index import CorruptIndex, SparseIndex
 from headrace.storage.time_index import TimeIndex
 from headrace.storage.txn_index import AbortedTxn, TxnIndex
+
+T = TypeVar("T")
 
 RELATIVE_OFFSET_MAX = (1 << 31) - 1
 CHECKPOINTS = (
@@ -56,7 +61,7 @@ Findings = Iterator[Finding]
 
 def verify(path: str, *, fs: FileSystem | None = None) -> Findings:
     """Findings in a data folder, or in one partition's folder, as they are met; none is good."""
-    files = fs or OsFileSystem()
+    files = fs or OsFileSystem(read_only=True)
     if names.parse_folder(os.path.basename(os.path.abspath(path))) and _has_segments(files, path):
         offsets, _ = _read_checkpoints(files, os.path.dirname(os.path.abspath(path)))
         yield from _Partition(files, path, offsets).findings()
@@ -86,15 +91,30 @@ def _has_segments(fs: FileSystem, path: str) -> bool:
 
 
 def _read_checkpoints(fs: FileSystem, path: str) -> tuple[dict[str, Offsets], list[Finding]]:
-    folder = CheckpointFolder(fs, path)
     offsets: dict[str, Offsets] = {}
     damaged = []
     for name in CHECKPOINTS:
         try:
-            offsets[name] = folder.read(name)
+            offsets[name] = _settled(partial(_read_checkpoint, fs, path, name))
         except CorruptCheckpoint as error:
             damaged.append(Finding(Severity.ERROR, os.path.join(path, name), None, str(error)))
     return offsets, damaged
+
+
+def _read_checkpoint(fs: FileSystem, path: str, name: str) -> Offsets:
+    return CheckpointFolder(fs, path).read(name)
+
+
+def _read_snapshot(fs: FileSystem, path: str) -> list[Producer]:
+    return snapshots.decode(fs.read(path))
+
+
+def _settled(read: Callable[[], T]) -> T:
+    """What a read gives or raises the second time, if it raises: a broker may be writing there."""
+    try:
+        return read()
+    except (CorruptCheckpoint, CorruptIndex, CorruptSnapshot):
+        return read()
 
 
 class _Partition:
@@ -130,7 +150,9 @@ class _Partition:
                     f"begins before the segment before it ends, at {self._expected}",
                 )
                 self._expected = base
-            yield from self._segment(base, is_last=base == bases[-1])
+            # What is gone by now was deleted, since the folder was listed, by a broker that runs.
+            with contextlib.suppress(FileNotFoundError):
+                yield from self._segment(base, is_last=base == bases[-1])
         yield from self._against_checkpoints()
 
     def _beside_the_segments(self) -> Findings:
@@ -143,9 +165,12 @@ class _Partition:
                 elif name == names.PARTITION_METADATA:
                     checkpoints.parse_partition_metadata(self._fs.read(path))
                 elif names.parse_offset(name, names.SNAPSHOT) is not None:
-                    snapshots.decode(self._fs.read(path))
+                    _settled(partial(_read_snapshot, self._fs, path))
                 elif (offset := names.parse_offset(name, names.RECENT_BATCHES)) is not None:
-                    snapshots.read(self._fs, self._path, offset)
+                    _settled(partial(snapshots.read, self._fs, self._path, offset))
+                elif name.endswith(names.CORRUPT):
+                    problem = "set aside by a recovery: `headrace log dump --deep` shows it"
+                    yield Finding(Severity.INFO, path, None, problem)
                 elif name.endswith((names.CLEANED, names.SWAP, names.DELETED, names.TEMPORARY)):
                     yield Finding(Severity.INFO, path, None, "a leftover, to be removed or renamed")
                 elif names.parse_offset(name, os.path.splitext(name)[1]) is not None:
@@ -153,7 +178,9 @@ class _Partition:
             except CorruptCheckpoint as error:
                 yield Finding(Severity.ERROR, path, None, str(error))
             except (CorruptSnapshot, OSError) as error:
-                yield Finding(Severity.WARNING, path, None, f"{error}; producers come from the log")
+                if self._fs.exists(path):
+                    problem = f"{error}; producers come from the log"
+                    yield Finding(Severity.WARNING, path, None, problem)
 
     def _orphan(self, name: str) -> Findings:
         stem, suffix = os.path.splitext(name)
@@ -177,14 +204,19 @@ class _Partition:
         # The indexes ascend as the batches do: both are walked once, side by side.
         offsets.reverse()
         times.reverse()
-        file = self._fs.open(
-            os.path.join(self._path, log_name),
-            size=self._fs.size(os.path.join(self._path, log_name)),
-        )
+        path = os.path.join(self._path, log_name)
+        file = self._fs.open(path, size=self._fs.size(path))
         try:
-            for position, header in iter_headers(file, 0, file.size, chunk_bytes=SCAN_CHUNK_BYTES):
-                batch = file.pread(header.size, position)
-                yield from self._batch(log_name, base, position, header, batch)
+            for found in iter_salvaged(file, file.size, self._expected):
+                position, header, *_ = found
+                if header is None:
+                    if found.is_last and self._fs.size(path) > file.size:
+                        return  # a broker that runs is in the middle of an append
+                    yield self._structure(log_name, found, is_last)
+                    if found.is_last:
+                        return
+                    continue
+                yield from self._batch(log_name, base, found, header)
                 while offsets and offsets[-1][1] <= position:
                     relative, at = offsets.pop()
                     if (base + relative, at) != (header.last_offset, position):
@@ -198,9 +230,6 @@ class _Partition:
                 if header.is_control:
                     markers.discard(header.last_offset)
                 self._expected = max(self._expected, header.next_offset)
-        except BadBatch as error:
-            yield self._structure(log_name, error, is_last)
-            return
         finally:
             file.close()
         for name, left in ((index_name, offsets), (time_name, times)):
@@ -210,11 +239,10 @@ class _Partition:
             name = names.offset_name(base, names.TXN_INDEX)
             yield self._error(name, None, f"no abort marker at offset {marker}")
 
-    def _batch(
-        self, name: str, base: int, position: int, header: BatchHeader, batch: bytes | bytearray
-    ) -> Findings:
-        if reason := damage(batch, header):
-            yield self._error(name, position, reason)
+    def _batch(self, name: str, base: int, found: Salvaged, header: BatchHeader) -> Findings:
+        position = found.position
+        if found.damage is not None:
+            yield self._error(name, position, found.damage)
         elif header.base_offset < self._expected:
             problem = f"offset {header.base_offset} is below {self._expected}"
             yield self._error(name, position, problem)
@@ -224,18 +252,18 @@ class _Partition:
             yield self._error(name, position, f"leader epoch {header.leader_epoch} is not expected")
         else:
             try:
-                for _ in iter_records(batch):
+                for _ in iter_records(found.batch):
                     pass
             except InvalidBatch as error:
                 # The producer sent it so: the batch is whole, its records are not.
                 yield self._warning(name, f"records do not unpack: {error}", position)
 
-    def _structure(self, name: str, error: BadBatch, is_last: bool) -> Finding:
+    def _structure(self, name: str, found: Salvaged, is_last: bool) -> Finding:
         """Bytes that are no batch: a torn tail where the log may end, else damage."""
-        if is_last and self._expected >= self._recovery_point:
-            problem = f"{error.reason}: a torn tail, cut at the next start"
-            return self._warning(name, problem, error.position)
-        return self._error(name, error.position, error.reason)
+        if is_last and found.is_last and self._expected >= self._recovery_point:
+            problem = f"{found.damage}: a torn tail, cut at the next start"
+            return self._warning(name, problem, found.position)
+        return self._error(name, found.position, str(found.damage))
 
     def _index(
         self, kind: type[SparseIndex], base: int, suffix: str
@@ -245,7 +273,8 @@ class _Partition:
         if name not in self._present:
             return [], []
         try:
-            entries = index_entries(kind, self._fs.read(os.path.join(self._path, name)))
+            path = os.path.join(self._path, name)
+            entries = _settled(lambda: index_entries(kind, self._fs.read(path)))
         except CorruptIndex as error:
             return [], [self._warning(name, f"{error}; it is built again")]
         for before, after in pairwise(entries):
@@ -260,7 +289,7 @@ class _Partition:
             return [], []
         path = os.path.join(self._path, name)
         try:
-            return TxnIndex(self._fs, path, self._fs.size(path)).aborted, []
+            return _settled(lambda: TxnIndex(self._fs, path, self._fs.size(path)).aborted), []
         except CorruptIndex as error:
             return [], [self._error(name, None, str(error))]
 

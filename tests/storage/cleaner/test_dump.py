@@ -164,3 +164,17 @@ def test_records_of_consumer_offsets_are_decoded(folder: Folder) -> None:
     assert (gone["key"], gone["value"]) == ({"type": "GroupMetadata", "group": "gone"}, None)
     assert odd["value"] == "?"
     json.dumps(rows)
+
+
+def test_what_was_set_aside_is_shown_also_behind_its_damage(folder: Folder) -> None:
+    for number in range(4):
+        folder.append([(f"k{number}", f"v{number}")])
+    folder.seal()
+    path = Path(folder.path_of(0, names.LOG))
+    data = bytearray(path.read_bytes())
+    data[8] = 0x7F  # the length of the first batch
+    aside = path.with_name(path.name + names.CORRUPT * 2)
+    aside.write_bytes(data)
+    rows = list(dump(str(aside), deep=True))
+    assert [row["type"] for row in rows] == ["damage", *["batch", "record"] * 3]
+    assert [row["key"] for row in rows if row["type"] == "record"] == ["k1", "k2", "k3"]

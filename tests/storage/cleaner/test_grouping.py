@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.storage.cleaner.grouping import (
@@ -59,6 +59,7 @@ def test_no_segments_no_groups() -> None:
     assert group_segments([], segment_bytes=1, index_bytes=1) == []
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 120), st.integers(0, 12), st.integers(0, 12))),
 )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.storage.cleaner.offset_map import SLOT_BYTES, OffsetMap
@@ -23,6 +23,7 @@ def opened(
         offsets.close()
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.binary(max_size=3), st.integers(0, 2**62))))
 def test_it_answers_as_a_dict_does(puts: list[tuple[bytes, int]]) -> None:
     with opened(SLOT_BYTES * 200) as offsets:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.protocol.batch import (
@@ -34,6 +34,7 @@ record_lists = st.lists(
 ).map(lambda rows: [Record(offset, *row) for offset, row in enumerate(rows)])
 
 
+@settings(deadline=None)
 @given(record_lists, st.sampled_from(CODECS), st.sampled_from(CODECS))
 def test_the_records_stay_the_same_under_another_codec(
     records: list[Record], before: int, after: int
@@ -82,6 +83,7 @@ def test_a_bomb_is_refused_within_its_bound() -> None:
         recompress(bomb, 1, limit_bytes=1 << 20)
 
 
+@settings(deadline=None)
 @given(record_lists)
 def test_raw_records_agree_with_the_decoded_ones(records: list[Record]) -> None:
     payload, count = encode_records(records, 0, 0)
@@ -92,6 +94,7 @@ def test_raw_records_agree_with_the_decoded_ones(records: list[Record]) -> None:
     assert b"".join(payload[r.start : r.end] for r in raw) == payload
 
 
+@settings(deadline=None)
 @given(record_lists, st.integers(-(2**62), 2**62))
 def test_a_timestamp_delta_can_be_changed_in_place(records: list[Record], delta: int) -> None:
     payload, count = encode_records(records, 0, 0)
@@ -103,6 +106,7 @@ def test_a_timestamp_delta_can_be_changed_in_place(records: list[Record], delta:
     assert changed == expected
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=60), st.integers(0, 5))
 def test_any_bytes_are_records_or_a_protocol_error(data: bytes, count: int) -> None:
     try:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+import os
+import threading
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,9 @@ from tests.storage.cleaner.logs import Bench, end, put
 from headrace.protocol.batch import HEADER_BYTES, build_batch, seal
 from headrace.protocol.control import ControlType
 from headrace.protocol.records import Record
-from headrace.storage import names
+from headrace.storage import Log, OsFileSystem, checkpoints, names
+from headrace.storage.dump import dump
+from headrace.storage.trimming import delete_oldest
 from headrace.storage.verify import Finding, Severity, verify
 
 
@@ -204,3 +208,122 @@ def test_overlapping_segments_are_an_error(tmp_path: Path) -> None:
         path = Path(folder.path_of(2, suffix))
         path.rename(folder.path_of(1, suffix))
     assert Severity.ERROR in {finding.severity for finding in verify(folder.path)}
+
+
+def test_whole_batches_behind_a_bad_length_make_it_no_torn_tail(data: Path) -> None:
+    last = max((data / "t-0").glob("*.log"))
+    (data / checkpoints.RECOVERY_POINT).unlink()
+    change(last, lambda data: data.__setitem__(8, 0x7F))
+    findings = [finding for finding in verify(str(data)) if finding.file == str(last)]
+    assert [(f.severity, f.position) for f in findings] == [(Severity.ERROR, 0)]
+
+
+def test_what_lies_behind_a_bad_length_is_checked_as_well(data: Path) -> None:
+    path = first_segment(data, names.LOG)
+    change(path, lambda data: data.__setitem__(8, 0x7F))
+    change(path, lambda data: data.__setitem__(-1, data[-1] ^ 1))
+    errors = [finding for finding in verify(str(data)) if finding.severity is Severity.ERROR]
+    assert [finding.file for finding in errors] == [str(path)] * 2
+
+
+def test_what_a_recovery_set_aside_is_told(data: Path) -> None:
+    path = first_segment(data, names.LOG)
+    aside = path.with_name(path.name + names.CORRUPT)
+    aside.write_bytes(path.read_bytes())
+    finding = only(list(verify(str(data))))
+    assert (finding.severity, finding.file) == (Severity.INFO, str(aside))
+
+
+@pytest.mark.parametrize("look", [verify, dump], ids=["verify", "dump"])
+def test_files_are_opened_for_reading_only(
+    data: Path, monkeypatch: pytest.MonkeyPatch, look: Callable[[str], Iterable[object]]
+) -> None:
+    opened = []
+
+    def watched(path: str, flags: int, *more: int) -> int:
+        opened.append(flags)
+        return os_open(path, flags, *more)
+
+    os_open = os.open
+    monkeypatch.setattr(os, "open", watched)
+    list(look(str(data)))
+    assert opened
+    assert not [flags for flags in opened if flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)]
+
+
+class BusyFolder(OsFileSystem):
+    """A folder in which something happens right after it was listed, or a size was asked for."""
+
+    def __init__(self) -> None:
+        super().__init__(read_only=True)
+        self.after_list: Callable[[], object] = lambda: None
+        self.unseen_bytes = 0
+
+    def list(self, path: str) -> list[str]:
+        found = super().list(path)
+        self.after_list()
+        return found
+
+    def size(self, path: str) -> int:
+        unseen, self.unseen_bytes = self.unseen_bytes, 0
+        return super().size(path) - unseen
+
+
+def in_use(path: Path, batches: int = 60) -> tuple[Bench, Log]:
+    bench = Bench(path)
+    log = bench.log()
+    for number in range(batches):
+        put(log, [(f"k{number}", "v" * 40)], producer_id=9, base_sequence=number)
+    return bench, log
+
+
+@pytest.mark.parametrize("look", [verify, dump], ids=["verify", "dump"])
+def test_what_a_running_broker_deletes_meanwhile_is_no_finding(
+    tmp_path: Path, look: Callable[..., Iterable[object]]
+) -> None:
+    bench, log = in_use(tmp_path)
+    fs = BusyFolder()
+
+    def delete() -> None:
+        fs.after_list = lambda: None
+        bench.manager.checkpoint()
+        bench.manager.checkpoint()
+        delete_oldest(log, 2, START_MS)
+
+    fs.after_list = lambda: setattr(fs, "after_list", delete)  # when the partition is listed
+    found = list(look(str(tmp_path), fs=fs))
+    assert log.start_offset > 0
+    if look is verify:
+        assert [f for f in found if isinstance(f, Finding) and f.severity != Severity.INFO] == []
+
+
+def test_an_append_that_is_under_way_is_no_finding(tmp_path: Path) -> None:
+    _, log = in_use(tmp_path, batches=5)
+    fs = BusyFolder()
+    fs.unseen_bytes = 10
+    assert list(verify(log.dir, fs=fs)) == []
+    os.truncate(log.active.file.path, log.active.size - 10)  # and one that never goes on is
+    assert only(list(verify(log.dir, fs=fs))).severity is Severity.WARNING
+
+
+def test_a_folder_in_use_stays_free_of_findings_while_a_log_grows(tmp_path: Path) -> None:
+    bench, log = in_use(tmp_path)
+    done = threading.Event()
+
+    def write() -> None:
+        for number in range(400):
+            put(log, [(f"k{number % 9}", "v" * 50)], producer_id=9, base_sequence=60 + number)
+            if number % 3 == 0:
+                put(log, [("a", "x")], producer_id=5, base_sequence=number // 3, transactional=True)
+                end(log, 5, ControlType.ABORT)
+            if number % 50 == 0:
+                bench.manager.checkpoint()
+        done.set()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    findings: list[Finding] = []
+    while not done.is_set():
+        findings += [f for f in verify(str(tmp_path)) if f.severity is Severity.ERROR]
+    writer.join()
+    assert findings == []

@@ -71,11 +71,13 @@ def emptied(batch: memoryview, header: BatchHeader) -> bytearray:
     return _patched(batch, b"", attributes, NO_TIMESTAMP, header.max_timestamp, 0)
 
 
-def repacked(batch: memoryview, header: BatchHeader, payload: Buffer, codec: int) -> bytearray:
-    """The batch with the same records under another codec."""
+def repacked(
+    batch: memoryview, header: BatchHeader, payload: Buffer, codec: int, level: int | None
+) -> bytearray:
+    """The batch with the same records under another codec, at a level or (None) its usual one."""
     return _patched(
         batch,
-        compress(codec, payload),
+        compress(codec, payload, level),
         header.attributes & ~CODEC_MASK | codec,
         header.base_timestamp,
         header.max_timestamp,

@@ -27,7 +27,6 @@ from headrace.storage.cleaner.planning import (
     last_records,
     segment_facts,
 )
-from headrace.storage.dirs import LogDir
 from headrace.storage.files import is_passing
 from headrace.storage.log import Log
 from headrace.storage.manager import LogManager
@@ -195,11 +194,8 @@ class Cleaner:
             for each in self._logs
             if self._logs.dir_of(each) is log_dir and each in self._cleaned
         }
-        await self._run_in_thread(partial(self._save, log_dir, offsets))
-
-    def _save(self, log_dir: LogDir, offsets: checkpoints.Offsets) -> None:
-        with self._logs._saving:
-            log_dir.checkpoints.write({checkpoints.CLEANER: offsets})
+        save = self._logs.write_checkpoint
+        await self._run_in_thread(partial(save, log_dir, checkpoints.CLEANER, offsets))
 
     def _failed(self, log: Log, error: Exception) -> None:
         name = f"{log.topic}-{log.partition}"

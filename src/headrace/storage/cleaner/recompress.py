@@ -8,7 +8,9 @@ from headrace.protocol.records import decode_records
 from headrace.storage.cleaner.batches import payload_of, repacked
 
 
-def recompress(batch: Buffer, codec: int, limit_bytes: int = UNPACKED_BYTES_MAX) -> bytearray:
+def recompress(
+    batch: Buffer, codec: int, level: int | None = None, limit_bytes: int = UNPACKED_BYTES_MAX
+) -> bytearray:
     """One batch with another codec and a new CRC; InvalidBatch when it does not unpack.
 
     The records are walked, since the broker vouches for a batch that it packed itself: their
@@ -23,4 +25,4 @@ def recompress(batch: Buffer, codec: int, limit_bytes: int = UNPACKED_BYTES_MAX)
                 raise InvalidBatch(f"record {index} of the batch says it is {record.offset}")
     except ValueError as error:
         raise InvalidBatch(str(error)) from error
-    return repacked(view, header, payload, codec)
+    return repacked(view, header, payload, codec, level)
