@@ -21,8 +21,10 @@ from headrace.protocol.api.list_offsets import (
     ListOffsetsTopic,
 )
 from headrace.protocol.batch import build_batch, iter_headers, read_header
+from headrace.protocol.control import ControlType, EndTransactionMarker, build_marker
 from headrace.protocol.errors import ErrorCode
 from headrace.protocol.records import Record
+from headrace.storage import Origin
 from headrace.storage.files import OsFile
 from headrace.testing import BrokerThread
 
@@ -111,7 +113,7 @@ def test_cold_data_are_read_by_a_thread(sendfile: str, monkeypatch: pytest.Monke
         values = [os.urandom(300_000) for _ in range(4)]
         for value in values:
             wire.produce("t", batch_of(value))
-        monkeypatch.setattr(OsFile, "pread_nowait", lambda *args: None)
+        monkeypatch.setattr(OsFile, "pread_into", lambda *args: 0)
         data = bytes(fetched(wire, 0))
         assert all(value in data for value in values)
         assert broker.call(lambda: broker.broker.node.metrics.cold_reads.value) > 0
@@ -161,3 +163,37 @@ def test_offsets_are_found_by_end_and_by_time(wire: Wire) -> None:
     assert list_offset(wire, -3) == (4, 1_040)
     assert list_offset(wire, 1_015) == (2, 1_020)
     assert list_offset(wire, 9_999) == (-1, -1)
+
+
+def test_a_reader_far_behind_is_told_only_the_aborted_transactions_of_its_piece(
+    broker: BrokerThread, wire: Wire
+) -> None:
+    records = broker.broker.node.logs.get("t", 0)
+    assert records is not None
+
+    def abort_many() -> None:
+        for number in range(2000):
+            data = build_batch(
+                [Record(0, 0, b"k", b"v" * 50, ())],
+                producer_id=7,
+                producer_epoch=0,
+                base_sequence=number,
+                transactional=True,
+            )
+            records.append(memoryview(data), leader_epoch=0, now_ms=0)
+            marker = EndTransactionMarker(ControlType.ABORT, 0)
+            ending = build_marker(marker, producer_id=7, producer_epoch=0, timestamp=0)
+            records.append(memoryview(ending), leader_epoch=0, now_ms=0, origin=Origin.COORDINATOR)
+        records.high_watermark = records.end_offset
+
+    broker.call(abort_many)
+    for offset in (0, 1000, 3999):
+        request = fetch_request("t", offset, partition_max_bytes=2000)
+        request.isolation_level = 1
+        response = wire.call(request, FetchResponse, FETCH_VERSION)
+        last = [header for _, header in iter_headers(records_of(response))][-1]
+        aborted = response.responses[0].partitions[0].aborted_transactions
+        assert aborted is not None
+        told = {row.first_offset for row in aborted}
+        assert told >= set(range(offset // 2 * 2, last.last_offset, 2))
+        assert len(told) < 60

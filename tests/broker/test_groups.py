@@ -65,7 +65,7 @@ def test_many_searches_at_once_make_the_topic_once(tmp_path: Path) -> None:
 
 def test_coordinators_of_other_kinds_are_not_here(tmp_path: Path) -> None:
     async def scenario(asker: Asker) -> None:
-        request = FindCoordinatorRequest(coordinator_keys=["x", "y"], key_type=1)
+        request = FindCoordinatorRequest(coordinator_keys=["x", "y"], key_type=2)
         answer = await asker.ask(request, FindCoordinatorResponse)
         assert [found.key for found in answer.coordinators] == ["x", "y"]
         for found in answer.coordinators:
@@ -125,6 +125,22 @@ def test_two_members_share(tmp_path: Path) -> None:
         follower = asyncio.create_task(client.sync(other.member_id, generation + 1))
         leader = await client.sync(first, generation + 1, shares)
         assert (leader.assignment, (await follower).assignment) == (b"1", b"2")
+
+    with_broker(tmp_path, scenario, SETTINGS)
+
+
+def test_rebalances_are_counted_by_what_brought_them_about(tmp_path: Path) -> None:
+    async def scenario(asker: Asker) -> None:
+        client = GroupClient(asker)
+        member_id, _ = await client.settle()
+        await client.leave(member_id)
+        await client.settle()
+        counted = {
+            sample.labels["cause"]: sample.value
+            for sample in asker.node.metrics.samples()
+            if sample.name == "rebalances"
+        }
+        assert counted == {"new-member": 2, "left": 1}
 
     with_broker(tmp_path, scenario, SETTINGS)
 

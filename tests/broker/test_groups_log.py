@@ -10,7 +10,7 @@ import pytest
 from tests.broker.handlers.asking import Asker, with_broker
 from tests.coordinator.clients import GROUP, NEWEST, GroupClient, turns
 
-from headrace.broker.groups_shard import Shard
+from headrace.broker.groups_shard import GroupShard
 from headrace.broker.partition import Partition, Partitions
 from headrace.coordinator.loading import Loader
 from headrace.coordinator.partitioning import partition_for
@@ -45,11 +45,11 @@ class HeldSyncs:
         self._gate.set()
 
 
-def shard_of(asker: Asker, group: str = GROUP) -> Shard:
+def shard_of(asker: Asker, group: str = GROUP) -> GroupShard:
     return asker.node.groups.shard_of(group)
 
 
-def stored_batches(shard: Shard) -> list[list[tuple[bytes | None, bytes | None]]]:
+def stored_batches(shard: GroupShard) -> list[list[tuple[bytes | None, bytes | None]]]:
     """Keys and values of every batch of a shard's log."""
     log = shard.partition.log
     piece = log.read(0, 1 << 30, upto=log.end_offset)

@@ -36,7 +36,7 @@ def test_nothing_slips_into_an_answer_that_is_being_read_from_disk(
         wire.create_topic("t")
         value = os.urandom(20_000)
         wire.produce("t", batch_of(value))
-        monkeypatch.setattr(OsFile, "pread_nowait", lambda *args: None)
+        monkeypatch.setattr(OsFile, "pread_into", lambda *args: 0)
         monkeypatch.setattr(Slice, "read", slow)
         # Version 11 ends with the records: nothing is queued behind them.
         first = wire.send(fetch_request("t", 0), 11)
@@ -55,7 +55,7 @@ def test_a_connection_goes_on_after_a_cold_read(
     with Wire(broker.bootstrap) as wire:
         wire.create_topic("t")
         wire.produce("t", batch_of(bytes(20_000)))
-        monkeypatch.setattr(OsFile, "pread_nowait", lambda *args: None)
+        monkeypatch.setattr(OsFile, "pread_into", lambda *args: 0)
         for _ in range(3):
             assert len(records_of(wire.call(fetch_request("t", 0), FetchResponse, version)))
 
@@ -81,3 +81,14 @@ def test_a_slow_reader_of_a_deleted_topic_never_sees_its_successor(broker: Broke
             pass
         assert b"newnewnew" not in received
         assert admin.call(API_VERSIONS, ApiVersionsResponse, 3).api_keys
+
+
+@pytest.mark.parametrize("version", [11, FETCH_VERSION])
+def test_an_answer_without_records_does_not_hold_up_the_next(
+    broker: BrokerThread, version: int
+) -> None:
+    with Wire(broker.bootstrap) as wire:
+        wire.create_topic("t")
+        for _ in range(2):
+            response = wire.call(fetch_request("t", 0, max_wait_ms=0), FetchResponse, version)
+            assert not records_of(response)

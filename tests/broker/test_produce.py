@@ -11,7 +11,7 @@ import pytest
 from headrace.protocol.api.fetch import FetchResponse
 from headrace.protocol.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from headrace.protocol.api.produce import ProduceResponse
-from headrace.protocol.batch import build_batch, iter_records, read_header
+from headrace.protocol.batch import build_batch, iter_records, read_header, seal
 from headrace.protocol.compression import Codec
 from headrace.protocol.errors import ErrorCode
 from headrace.protocol.records import Record
@@ -77,15 +77,6 @@ def test_sequences_survive_a_restart(broker: BrokerThread, wire: Wire) -> None:
         assert new_producer_id(again) > producer_id
 
 
-def test_a_transactional_id_is_refused_while_there_is_no_coordinator(wire: Wire) -> None:
-    request = InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=1_000)
-    response = wire.call(request, InitProducerIdResponse, 4)
-    assert response.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    request.transaction_timeout_ms = 2**31 - 1
-    response = wire.call(request, InitProducerIdResponse, 4)
-    assert response.error_code == ErrorCode.INVALID_TRANSACTION_TIMEOUT
-
-
 def test_damaged_batches_are_refused_and_nothing_is_stored(wire: Wire) -> None:
     good = batch_of(b"value")
     for position in (17, 22, 30, 60, len(good) - 1):  # CRC, attributes, times, count, records
@@ -93,10 +84,18 @@ def test_damaged_batches_are_refused_and_nothing_is_stored(wire: Wire) -> None:
         bad[position] ^= 0x10
         error = wire.produce("t", bad).error_code
         assert error in (ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD)
-    assert wire.produce("t", bytes(good)[:40]).error_code == ErrorCode.CORRUPT_MESSAGE
-    assert wire.produce("t", b"").error_code != ErrorCode.NONE
+    for cut in (b"", bytes(good)[:40], bytes(good)[:-1]):
+        assert wire.produce("t", cut).error_code == ErrorCode.INVALID_RECORD
     assert wire.produce("t", bytes(good) * 2).error_code == ErrorCode.INVALID_RECORD
     assert wire.produce("t", good).base_offset == 0
+
+
+@pytest.mark.parametrize("attributes", [0x20, 0x120, -0x8000 | 0x20])
+def test_a_control_batch_is_refused_whatever_else_it_says(wire: Wire, attributes: int) -> None:
+    bad = batch_of(b"value")
+    bad[21:23] = attributes.to_bytes(2, "big", signed=True)
+    seal(bad, 0)
+    assert wire.produce("t", bad).error_code == ErrorCode.INVALID_RECORD
 
 
 def test_a_large_message_is_refused_by_the_topics_limit(wire: Wire) -> None:
@@ -107,8 +106,13 @@ def test_a_large_message_is_refused_by_the_topics_limit(wire: Wire) -> None:
 
 def test_a_keyless_record_on_a_compacted_topic_is_refused(wire: Wire) -> None:
     wire.create_topic("compacted", cleanup_policy="compact")
-    keyless = build_batch([Record(0, 0, None, b"v", ())])
-    assert wire.produce("compacted", keyless).error_code == ErrorCode.INVALID_RECORD
+    keys = [b"a", None, b"b", None]
+    refused = wire.produce(
+        "compacted", build_batch([Record(n, 0, key, b"v", ()) for n, key in enumerate(keys)])
+    )
+    assert refused.error_code == ErrorCode.INVALID_RECORD
+    # So that a client can send the others again (KIP-467).
+    assert [row.batch_index for row in refused.record_errors] == [1, 3]
     assert wire.produce("compacted", batch_of(b"v")).base_offset == 0
 
 
@@ -130,6 +134,24 @@ def test_the_topics_codec_replaces_the_producers(wire: Wire, size: int, acks: in
     records = stored(wire, "zipped")
     assert read_header(records, 0).codec == Codec.ZSTD
     assert [record.value for record in iter_records(records)] == values
+
+
+@pytest.mark.parametrize(
+    ("codec", "weak", "strong"), [("gzip", "1", "9"), ("lz4", "1", "17"), ("zstd", "-50", "19")]
+)
+def test_the_topics_level_is_used_to_recompress(
+    wire: Wire, codec: str, weak: str, strong: str
+) -> None:
+    values = [Path(__file__).read_bytes()]
+    sizes = []
+    for name, level in (("weak", weak), ("strong", strong)):
+        level_setting = {f"compression_{codec}_level": level}
+        wire.create_topic(name, 1, compression_type=codec, **level_setting)
+        assert wire.produce(name, batch_of(*values, codec=Codec.SNAPPY)).error_code == 0
+        records = stored(wire, name)
+        assert [record.value for record in iter_records(records)] == values
+        sizes.append(len(records))
+    assert sizes[1] < 0.9 * sizes[0]
 
 
 def test_acks_all_waits_for_the_sync_and_readers_see_only_synced_records(
@@ -178,7 +200,7 @@ def test_acks_0_is_told_of_errors_by_a_hang_up(wire: Wire) -> None:
     assert wire.hung_up()
 
 
-def test_transactional_batches_are_refused_while_nobody_could_end_them(wire: Wire) -> None:
+def test_records_of_a_transaction_need_a_transactional_id(wire: Wire) -> None:
     batch = build_batch(
         [Record(0, 0, b"k", b"v", ())],
         producer_id=7,
@@ -186,7 +208,8 @@ def test_transactional_batches_are_refused_while_nobody_could_end_them(wire: Wir
         base_sequence=0,
         transactional=True,
     )
-    assert wire.produce("t", batch).error_code == ErrorCode.INVALID_TXN_STATE
+    refused = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert wire.produce("t", batch).error_code == refused
 
 
 def test_zstd_is_kept_from_clients_that_cannot_know_it(wire: Wire) -> None:
@@ -209,6 +232,7 @@ def test_large_batches_on_compacted_topics_are_looked_into_by_a_worker(
     records[1_500] = records[1_500]._replace(key=None)
     refused = wire.produce("compacted", build_batch(records, codec=codec))
     assert refused.error_code == ErrorCode.INVALID_RECORD
+    assert [row.batch_index for row in refused.record_errors] == [1_500]
     assert wire.produce("compacted", batch_of(b"v")).base_offset == 2_000
 
 

@@ -26,7 +26,7 @@ from headrace.protocol.api.fetch import (
     FetchTopic,
 )
 from headrace.protocol.errors import ErrorCode, KafkaError
-from headrace.storage import OsFileSystem
+from headrace.storage import LogDirError, OsFileSystem
 
 NODE = 1
 
@@ -140,6 +140,10 @@ def test_folders_of_no_topic_are_set_aside_with_their_data(tmp_path: Path) -> No
     size = (tmp_path / "t-0" / "00000000000000000000.log").stat().st_size
     # A lost catalog must not cost the records as well.
     (tmp_path / FILE_NAME).unlink()
+    with pytest.raises(LogDirError, match=r"If the metadata is lost, remove .*/meta.properties"):
+        with_broker(tmp_path, after)
+    assert folders(tmp_path) == ["t-0", "t-1"]
+    (tmp_path / "meta.properties").unlink()
     with_broker(tmp_path, after)
     assert folders(tmp_path) == ["t-0", "t-0-stray", "t-1-stray"]
     (stray,) = tmp_path.glob("t-0.*-stray")

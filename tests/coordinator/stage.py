@@ -6,7 +6,7 @@ from itertools import count
 from typing import Any, TypeVar
 
 from headrace.coordinator.coordinator import GroupCoordinator
-from headrace.coordinator.effects import Call, Now, Result, TimerKey
+from headrace.coordinator.effects import Call, Cause, Now, Result, TimerKey
 from headrace.coordinator.group import Group
 from headrace.coordinator.records import Change, Commit, decode, encode
 from headrace.coordinator.settings import GroupSettings
@@ -92,6 +92,7 @@ class Stage:
         self.log: list[tuple[bytes, bytes | None]] = []
         self.timers: dict[TimerKey, int] = {}
         self.rebalances: list[str] = []
+        self.causes: list[Cause] = []
         self.disk_is_full = False
 
     def _new_id(self) -> str:
@@ -112,6 +113,7 @@ class Stage:
             if delay_ms is not None:
                 self.timers[key] = self.now_ms + delay_ms
         self.rebalances += [rebalance.reason for rebalance in result.rebalances]
+        self.causes += [rebalance.cause for rebalance in result.rebalances]
         if self.disk_is_full and result.records:
             return
         for change in result.records:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.coordinator.stage import GROUP, Stage, subscription
 
+from headrace.coordinator.effects import Result
 from headrace.coordinator.records import Commit, OffsetChange
 from headrace.coordinator.settings import GroupSettings
 from headrace.coordinator.states import State
@@ -288,3 +289,39 @@ def test_an_offset_in_an_open_transaction_is_unstable() -> None:
     assert stage.fetch("t")[0].committed_offset == 1
     offsets.end_transaction(77, committed=True)
     assert stage.fetch("t", require_stable=True)[0].committed_offset == 9
+
+
+def pending(stage: Stage) -> None:
+    """Let an open transaction hold an offset of a partition back that has none."""
+    change = OffsetChange(GROUP, "t", 1, Commit(9, -1, "", 0))
+    stage.coordinator.replay(change, 77)
+
+
+def test_a_deleted_group_does_not_come_back_with_a_transaction() -> None:
+    stage = Stage()
+    stage.commit({("t", 0): 1})
+    pending(stage)
+    error, records = stage.coordinator.delete(GROUP)
+    assert error is ErrorCode.NONE
+    stage.carry_out(Result(records=records))
+    stage.coordinator.end_transaction(77, committed=True)
+    assert GROUP not in stage.coordinator.groups
+    assert stage.committed("t", 1) is None
+
+
+def test_a_deleted_offset_does_not_come_back_with_a_transaction() -> None:
+    stage = Stage()
+    pending(stage)
+    assert not delete(stage, "t", 1).error_code
+    stage.coordinator.end_transaction(77, committed=True)
+    assert stage.committed("t", 1) is None
+
+
+def test_a_topic_made_again_does_not_inherit_offsets_of_a_transaction() -> None:
+    stage = Stage()
+    stage.commit({("u", 0): 1})
+    pending(stage)
+    stage.carry_out(Result(records=list(stage.coordinator.commits.forget_topic("t"))))
+    stage.coordinator.end_transaction(77, committed=True)
+    assert stage.committed("t", 1) is None
+    assert stage.committed("u") is not None

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from tests.coordinator.stage import GROUP, Stage, Waiting, subscription
 
-from headrace.coordinator.effects import TimerKey, TimerKind
+from headrace.coordinator.effects import Cause, Result, TimerKey, TimerKind
 from headrace.coordinator.group import Group
 from headrace.coordinator.settings import GroupSettings
 from headrace.coordinator.states import State
@@ -154,6 +155,61 @@ class GroupHistory(RuleBasedStateMachine):
         if answer == [ErrorCode.NONE]:
             self.acknowledged[("t", partition)] = offset
 
+    # What administrators do.
+
+    @rule(instance=st.sampled_from(["a", "b", "nobody"]))
+    def evict(self, instance: str) -> None:
+        """A static member is removed by the name that its administrator knows."""
+        if self.stage.disk_is_full:
+            return
+        group = self.stage.coordinator.groups.get(GROUP)
+        known = group is not None and instance in group.instances
+        expected = ErrorCode.NONE if known else ErrorCode.UNKNOWN_MEMBER_ID
+        assert self.stage.leave(("", instance)) == [expected]
+        self.hear()
+
+    @rule()
+    def delete(self) -> None:
+        if self.stage.disk_is_full:
+            return
+        group = self.stage.coordinator.groups.get(GROUP)
+        error, records = self.stage.coordinator.delete(GROUP)
+        if group is None:
+            assert error is ErrorCode.GROUP_ID_NOT_FOUND
+        elif group.members or group.state is not State.EMPTY:
+            assert error is ErrorCode.NON_EMPTY_GROUP
+        else:
+            assert error is ErrorCode.NONE
+            self.stage.carry_out(Result(records=records))
+            self.forget()
+
+    @rule(size_max=st.sampled_from([1, 3, 100]))
+    def restart_with_another_limit(self, size_max: int) -> None:
+        """A group that is larger than the new limit has to rebalance, and shrinks by that."""
+        self.stage.settings = replace(self.stage.settings, group_size_max=size_max)
+        self.crash()
+        group = self.stage.coordinator.groups.get(GROUP)
+        if group is not None and len(group.members) > size_max:
+            assert group.state is State.PREPARING
+            assert self.stage.causes[-1] is Cause.GROUP_TOO_LARGE
+
+    @rule()
+    def nobody_comes_for_long(self) -> None:
+        """Members are gone, then offsets past their retention, then the group itself."""
+        if self.stage.disk_is_full:
+            return
+        self.time_passes(self.stage.settings.offsets_retention_ms + 1_000_000)
+        for result in self.stage.coordinator.expire(self.stage.now):
+            self.stage.carry_out(result)
+        assert GROUP not in self.stage.coordinator.groups
+        self.forget()
+
+    def forget(self) -> None:
+        """The group is gone; one of the same name counts from the beginning."""
+        self.owners.clear()
+        self.acknowledged.clear()
+        self.stored_generation = self.shared_generation = 0
+
     # What happens to them.
 
     @rule(ms=st.sampled_from([1, 1_000, 5_000, 9_000, 31_000]))
@@ -226,10 +282,16 @@ class GroupHistory(RuleBasedStateMachine):
             self.stored_generation = group.stored.generation
 
     @invariant()
+    def every_rebalance_has_its_reason(self) -> None:
+        assert len(self.stage.causes) == len(self.stage.rebalances)
+        assert all(self.stage.rebalances)
+
+    @invariant()
     def the_group_is_in_order(self) -> None:
         group = self.stage.coordinator.groups.get(GROUP)
         if group is not None:
             check_order(group)
+            check_protocol(group)
             check_timers(group, self.stage)
 
     def teardown(self) -> None:
@@ -263,6 +325,17 @@ def check_order(group: Group) -> None:
         assert stored.generation == group.generation
         assert stored.leader == group.leader
         assert stored.members == tuple(m.stored(group.protocol) for m in group.members.values())
+
+
+def check_protocol(group: Group) -> None:
+    """A generation's protocol is one that all members support, and none has more votes."""
+    if group.state not in (State.COMPLETING, State.STABLE):
+        return
+    lists = [[name for name, _ in member.protocols] for member in group.members.values()]
+    common = [name for name in lists[0] if all(name in names for names in lists)]
+    votes = [next(name for name in names if name in common) for names in lists]
+    assert group.protocol in common
+    assert votes.count(group.protocol) == max(map(votes.count, common))
 
 
 def check_timers(group: Group, stage: Stage) -> None:

@@ -42,6 +42,7 @@ HEADER_FIELDS = {
     "record count": (57, 4),
     "records": (HEADER_BYTES, 25),
 }
+OFFSETS_PER_BATCH = 2
 Rows = list[tuple[int, str]]
 
 
@@ -52,8 +53,11 @@ def is_corrupt(error: KafkaError) -> bool:
     return True
 
 
-def written_disk() -> PowerLossFileSystem:
-    """A cleanly closed disk: segments, producers, an aborted transaction, a second partition."""
+def written_disk(*, stopped: bool = True) -> PowerLossFileSystem:
+    """A disk with segments, producers, an aborted transaction and a second partition.
+
+    Cleanly closed, or as a broker leaves it that never came to a checkpoint.
+    """
     fs = PowerLossFileSystem()
     manager = open_manager(fs)
     for topic in ("t", "u"):
@@ -72,7 +76,8 @@ def written_disk() -> PowerLossFileSystem:
         )
         log.append(memoryview(marker), leader_epoch=0, now_ms=START_MS, origin=Origin.COORDINATOR)
         make_durable(log)
-    manager.close()
+    if stopped:
+        manager.close()
     return fs
 
 
@@ -141,6 +146,37 @@ def test_in_every_field_of_a_batch_is_corrupt_message_there_and_nowhere_else(
             assert set(rows) <= set(truth), where
             assert log.end_offset == truth[-1][0] + 1, where
             assert read_by_batch(other) == (truth, 0), where
+
+
+@pytest.mark.parametrize("field", HEADER_FIELDS)
+@pytest.mark.parametrize("power", ["kept", "lost"])
+def test_above_the_recovery_point_costs_nothing_behind_it_or_leaves_a_copy(
+    truth: Rows, field: str, power: str
+) -> None:
+    disk = written_disk(stopped=False)
+    path = f"{FOLDER}/{min(name for name in disk.list(FOLDER) if name.endswith(names.LOG))}"
+    size = read_header(disk.read(path)).size
+    start, length = HEADER_FIELDS[field]
+    for byte in range(4 * size + start, 4 * size + start + length):
+        fs = copy(disk) if power == "kept" else disk.crash()
+        fs.flip(path, byte, byte * 3 % 8)
+        before = fs.read(path)
+        log, other = reopened(fs)
+        rows, corrupt = read_by_batch(log)
+        where = f"{field}, byte {byte}"
+        assert read_by_batch(other) == (truth, 0), where
+        assert set(rows) <= set(truth), where
+        copies = [name for name in fs.list(FOLDER) if name.endswith(names.CORRUPT)]
+        if power == "kept" or field == "leader epoch":
+            # No CRC covers the epoch: a wrong one is found by readers, who know the right one.
+            assert log.end_offset == truth[-1][0] + 1, where
+            assert 0 < corrupt <= 3 * OFFSETS_PER_BATCH, where
+            assert copies == [], where
+            assert fs.read(path) == before, where
+        else:
+            assert (rows, corrupt) == (truth[:8], 0), where
+            assert fs.read(path) + fs.read(f"{FOLDER}/{copies[0]}") == before, where
+            assert len(copies) > 1, where
 
 
 @pytest.mark.parametrize("suffix", [names.OFFSET_INDEX, names.TIME_INDEX, names.TXN_INDEX])

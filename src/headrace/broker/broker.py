@@ -21,6 +21,7 @@ from headrace.broker.node import Node
 from headrace.broker.ports import BrokerAddress, Hooks
 from headrace.broker.server import Server
 from headrace.broker.topics import TopicService
+from headrace.broker.transactions import TransactionService
 from headrace.broker.workers import Workers
 from headrace.config import (
     Settings,
@@ -120,6 +121,7 @@ class Broker:
         node.catalog = await Catalog.open(store, new_cluster_id())
         address = BrokerAddress(node_id(settings), "", 0)
         node.cluster = Alone(node.catalog.cluster_id, address)
+        await self._identify_dirs(node)
         node.topics = TopicService(node)
         # One for each cleaner, and one so that producers need not wait for a cleaning.
         node.workers = Workers(settings.int("log.cleaner.threads") + 1)
@@ -131,6 +133,20 @@ class Broker:
         self._opened.push_async_callback(node.housekeeping.close)
         node.groups = GroupService(node)
         await node.groups.start()
+        node.transactions = TransactionService(node)
+        await node.transactions.start()
+
+    async def _identify_dirs(self, node: Node) -> None:
+        """Find out which data folders are missing, before anything is taken for new or foreign."""
+        broker, catalog = node.cluster.node_id, node.catalog
+        ids_by_path = node.logs.identify(
+            catalog.cluster_id,
+            broker,
+            catalog.log_dirs.get(str(broker), {}),
+            {(topic.name, i) for topic in catalog.topics.values() for i in range(topic.partitions)},
+            self.settings.list("headrace.log.dirs.lost"),
+        )
+        await catalog.set_log_dirs(broker, ids_by_path)
 
     async def _listen(self) -> None:
         node = self.node
@@ -141,6 +157,7 @@ class Broker:
         self._opened.push_async_callback(server.drain)
         # Members who wait for their group are answered first, or the drain would wait for them.
         self._opened.push_async_callback(node.groups.close)
+        self._opened.push_async_callback(node.transactions.close)
         (told,) = advertised_listeners(self.settings)[:1]
         host = told.host if told != bound else self.host
         port = told.port or self.port

@@ -9,6 +9,8 @@ from struct import Struct
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
+from headrace.broker.commit_lanes import VERSION_MIN as COMMIT_LANE_VERSION_MIN
+from headrace.broker.commit_lanes import CommitLanes
 from headrace.broker.context import Context
 from headrace.broker.failures import failed_response
 from headrace.broker.handlers.produce import ACKS_ALL, park, refuse
@@ -18,8 +20,10 @@ from headrace.broker.outbox import Segment
 from headrace.broker.pending import Pending
 from headrace.broker.ports import Delay, Drop, Fail, Hooks
 from headrace.broker.registry import HANDLERS, Handler
+from headrace.broker.stager import STAGE_BYTES_MIN
 from headrace.protocol.api import RESPONSES
 from headrace.protocol.api.fetch import FetchResponse
+from headrace.protocol.api.offset_commit import OffsetCommitRequest
 from headrace.protocol.api.produce import ProduceRequest
 from headrace.protocol.codec import decoder, encoder, segments
 from headrace.protocol.errors import ErrorCode, KafkaError
@@ -31,6 +35,7 @@ from headrace.storage import AppendInfo
 if TYPE_CHECKING:
     from headrace.broker.connection import Connection, Reply
     from headrace.broker.node import Node
+    from headrace.storage.staging import Stage
 
 KEY_AND_VERSION = Struct(">hh")
 LENGTH_AND_CORRELATION = Struct(">ii")
@@ -53,6 +58,7 @@ class Route:
         "record_ns",
         "response",
         "splits",
+        "takes_commit_lanes",
         "takes_lanes",
         "version",
     )
@@ -71,6 +77,9 @@ class Route:
         flexible = version >= self.response.FLEXIBLE and handler.api_key != API_VERSIONS_KEY
         self.prefix = bytes(9 if flexible else 8)
         self.takes_lanes = handler.request is ProduceRequest and version >= LANE_VERSION_MIN
+        self.takes_commit_lanes = (
+            handler.request is OffsetCommitRequest and version >= COMMIT_LANE_VERSION_MIN
+        )
         self.splits = self.response is FetchResponse
         self.record_ns = node.metrics.request_ns(self.api_key, version).record
 
@@ -100,6 +109,14 @@ class Dispatcher:
             if found is not None:
                 self._produce(connection, route, view, start, *found, started_ns)
                 return
+        elif route.takes_commit_lanes:
+            commits = connection.commit_lanes
+            if (
+                commits is not None
+                and commits.route is route
+                and commits.take(connection, view, start, end, started_ns)
+            ):
+                return
         # A header's version is its API version's, so it can be read only once that is known.
         _, _, correlation_id, client_id, body = decode_request_header(view, start, end)
         # What follows the request in its frame is ignored, as Kafka does: librdkafka 2.16 leaves
@@ -116,6 +133,11 @@ class Dispatcher:
                 if lanes is None or lanes.route is not route:
                     lanes = connection.lanes = Lanes(route)
                 lanes.learn(request, self._node.partitions, view, start, end)
+            elif route.takes_commit_lanes and self._hooks is None:
+                commits = connection.commit_lanes
+                if commits is None or commits.route is not route:
+                    commits = connection.commit_lanes = CommitLanes(self._node, route)
+                commits.learn(request, view, start, body, end)
             if isinstance(answer, Message):
                 if route.splits:
                     connection.answer_segments(self._split(route, correlation_id, answer))
@@ -135,6 +157,18 @@ class Dispatcher:
         elif answer is not None:
             reply = connection.answer_later(holds_line=True)
             self._spawn(self._finish(route, correlation_id, request, answer, reply, started_ns))
+
+    def stage(self, connection: Connection, view: memoryview, start: int, end: int) -> Stage | None:
+        """Begin to write the batch of a large produce ahead of serving it, if it takes a lane."""
+        lanes = connection.lanes
+        key, version = KEY_AND_VERSION.unpack_from(view, start)
+        if lanes is None or self._routes.get(key << 16 | version) is not lanes.route:
+            return None
+        found = lanes.find(view, start, end)
+        if found is None or len(found[1]) < STAGE_BYTES_MIN:
+            return None
+        lane, batch = found
+        return lane.partition.log.stage(batch)
 
     def _produce(
         self,

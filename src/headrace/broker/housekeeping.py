@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine, Iterator
 from typing import TYPE_CHECKING
 
 from headrace.storage.cleaner import Cleaner, CleanerLimits
@@ -12,12 +12,17 @@ from headrace.storage.cleaner import Cleaner, CleanerLimits
 if TYPE_CHECKING:
     from headrace.broker.node import Node
     from headrace.config import Settings
+    from headrace.storage import Log
+    from headrace.storage.manager import ManagerCheckpoint
     from headrace.timing.wheel import Entry
 
 log = logging.getLogger(__name__)
 
 PURGE_INTERVAL_MS_MIN = 1_000
-CHECKPOINT_LOGS_MAX = 16
+# How many logs have their turn before the loop does other work.
+TURN_LOGS = 16
+# The checkpoint files name every log: they are not written for each few that have changed.
+SAVED_LOGS_MAX = 1_000
 
 Chore = Callable[[], Coroutine[object, object, None]]
 
@@ -59,7 +64,10 @@ class Housekeeping:
 
     async def retain(self) -> None:
         """Delete segments that are too old or too many; their files go with a later purge."""
-        deleted = self._node.logs.run_retention(self._node.clock.now_ms())
+        deleted = 0
+        for some in self._in_turns():
+            deleted += self._node.logs.run_retention(self._node.clock.now_ms(), some)
+            await asyncio.sleep(0)
         if deleted:
             log.info("retention deleted %d segments", deleted)
 
@@ -69,20 +77,41 @@ class Housekeeping:
         if purge is not None:
             await self._node.run_read(purge.run)
 
-    async def checkpoint(self) -> None:
-        """Save how far each log is known to be good, so that a crash costs little recovery."""
+    async def checkpoint(self, logs: Collection[Log] | None = None) -> None:
+        """Save how far each log, or some, is known to be good: a crash then costs little."""
         # One at a time: an older one that ends later would take the newer one's offsets back.
         async with self._checkpointing:
-            logs = list(self._node.logs)
-            for start in range(0, len(logs), CHECKPOINT_LOGS_MAX):
-                # A few at a time: to begin one takes file operations, and the loop has other work.
-                some = logs[start : start + CHECKPOINT_LOGS_MAX]
-                checkpoint = self._node.logs.begin_checkpoint(some)
-                await self._node.run_read(checkpoint.run)
-                checkpoint.complete()
+            checkpoint = self._node.logs.begin_checkpoint()
+            for some in self._in_turns(logs):
+                if checkpoint.begin(some):
+                    await self._node.run_read(checkpoint.run)
+                    if len(checkpoint) >= SAVED_LOGS_MAX:
+                        await self._save(checkpoint)
+                        checkpoint = self._node.logs.begin_checkpoint()
+                else:
+                    await asyncio.sleep(0)
+            await self._save(checkpoint)
+
+    async def _save(self, checkpoint: ManagerCheckpoint) -> None:
+        await self._node.run_read(checkpoint.save)
+        checkpoint.complete()
+
+    def _in_turns(self, of: Collection[Log] | None = None) -> Iterator[list[Log]]:
+        """All logs or some, a few at a time: each takes file operations, and others have work."""
+        logs = list(self._node.logs if of is None else of)
+        for start in range(0, len(logs), TURN_LOGS):
+            yield logs[start : start + TURN_LOGS]
 
     async def compact(self) -> None:
         """Clean the dirtiest logs until none is due."""
+        # Nothing above a recovery point is cleaned, and the next checkpoint may be long in coming.
+        rolled = [
+            log
+            for log in self._node.logs
+            if log.config.is_compacted and log.recovery_point < log.active.base_offset
+        ]
+        if rolled:
+            await self.checkpoint(rolled)
         while await self._cleaner.clean_next(self._node.clock.now_ms()) is not None:
             self._node.metrics.cleanings.value += 1
 

@@ -129,6 +129,8 @@ class Lanes:
         """Lay a lane for requests that look like this one, if it is of the common kind."""
         if self._laid >= LANES_MAX or len(request.topic_data) != 1:
             return
+        if request.transactional_id is not None:
+            return
         (topic,) = request.topic_data
         if len(topic.partition_data) != 1 or request.acks == 0:
             return

@@ -18,6 +18,28 @@ class Counter:
         self.value = 0
 
 
+class Family:
+    """Counters of one name, told apart by the value of a label."""
+
+    __slots__ = ("_counters", "label")
+
+    def __init__(self, label: str) -> None:
+        self.label = label
+        self._counters: dict[str, Counter] = {}
+
+    def of(self, value: str) -> Counter:
+        """The counter of one value."""
+        counter = self._counters.get(value)
+        if counter is None:
+            counter = self._counters[value] = Counter()
+        return counter
+
+    def __iter__(self) -> Iterator[tuple[str, int]]:
+        """Every value that was counted, with its count."""
+        for value, counter in sorted(self._counters.items()):
+            yield value, counter.value
+
+
 class Gauge:
     """A number that goes up and down."""
 
@@ -79,7 +101,13 @@ class Metrics:
         self.cold_reads = Counter()
         self.fetch_waits = Counter()
         self.cleanings = Counter()
-        self.rebalances = Counter()
+        # Of groups, by what brought them about.
+        self.rebalances = Family("cause")
+        self.transactions_committed = Counter()
+        self.transactions_aborted = Counter()
+        self.transactions_timed_out = Counter()
+        self.transactions_fenced = Counter()
+        self.transactional_ids_expired = Counter()
         self._request_ns: dict[tuple[int, int], Histogram] = {}
 
     def request_ns(self, api_key: int, api_version: int) -> Histogram:
@@ -93,6 +121,9 @@ class Metrics:
                 yield Sample(name, {}, metric.value)
             elif isinstance(metric, Histogram):
                 yield Sample(name, {}, metric)
+            elif isinstance(metric, Family):
+                for value, number in metric:
+                    yield Sample(name, {metric.label: value}, number)
         for (key, version), histogram in sorted(self._request_ns.items()):
             labels = {"api_key": str(key), "api_version": str(version)}
             yield Sample("request_ns", labels, histogram)

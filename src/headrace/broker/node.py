@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from headrace.broker.housekeeping import Housekeeping
     from headrace.broker.ports import Cluster
     from headrace.broker.topics import TopicService
+    from headrace.broker.transactions import TransactionService
     from headrace.broker.workers import Workers
     from headrace.config import Settings
     from headrace.metadata.catalog import Catalog
@@ -40,6 +41,7 @@ class Node:
     logs: LogManager
     topics: TopicService
     groups: GroupService
+    transactions: TransactionService
     workers: Workers
     housekeeping: Housekeeping
 

@@ -1,28 +1,32 @@
 """What is on its way to one socket: bytes and pieces of files, in order, a bounded part at a time.
 
 A slow client costs one chunk of memory, not the whole answer: pieces of files stay in their files
-until the socket takes them. Data in the page cache are read (or sent by `sendfile`) on the loop;
-data that would block it are read by a thread.
+until the socket takes them. Data in the page cache are sent on the loop, through memory that all
+connections share; data that would block it are read by a thread.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor
-from typing import Protocol
+from typing import Protocol, TypeGuard
 
 from headrace.storage.slices import Slice
 
 Bytes = bytes | bytearray
 Segment = Bytes | Slice
 
+# What a thread reads at a time of data that are not in the page cache.
 CHUNK_BYTES = 256 * 1024
-# What is copied after `sendfile` has filled the socket: enough to be told when there is room.
+# What is sent in one call: a fetch of the usual megabyte with its header.
+SCRATCH_BYTES = (1024 + 64) * 1024
+# What is handed to the transport after the socket is full: enough to be told when there is room.
 NUDGE_BYTES = 16 * 1024
-# Small pieces are cheaper to read and send together with their header than by a call of their own.
+# Smaller pieces are cheaper to copy and send together with their header.
 SENDFILE_BYTES_MIN = 64 * 1024
 
 log = logging.getLogger(__name__)
@@ -71,6 +75,8 @@ class Outbox:
         "_queue",
         "_reader",
         "_reading",
+        "_scratch",
+        "_sendfile",
         "_transport",
     )
 
@@ -78,22 +84,25 @@ class Outbox:
         self,
         transport: asyncio.Transport,
         reader: ColdReader,
+        scratch: memoryview,
         sendfile: bool,
         drained: Callable[[], None],
     ) -> None:
         self._transport = transport
         self._reader = reader
+        # Shared by all connections, and used only within one call.
+        self._scratch = scratch
         self._drained = drained  # called whenever nothing is on its way any more
         self._queue: deque[Segment] = deque()
         self._paused = False
         self._reading = False
         self._closed = False
         # With a limit of 0 the transport reports at once what the socket did not take, and
-        # otherwise holds nothing: memory stays bounded and `sendfile` may follow a write.
+        # otherwise holds nothing: memory stays bounded and the socket may be written past it.
         transport.set_write_buffer_limits(high=0)
-        self._fd = -1
-        if sendfile and transport.get_extra_info("ssl_object") is None:
-            self._fd = transport.get_extra_info("socket").fileno()
+        encrypted = transport.get_extra_info("ssl_object") is not None
+        self._fd = -1 if encrypted else transport.get_extra_info("socket").fileno()
+        self._sendfile = sendfile and not encrypted
 
     @property
     def busy(self) -> bool:
@@ -130,13 +139,13 @@ class Outbox:
         queue = self._queue
         try:
             while queue and not self._paused and not self._reading and not self._closed:
-                first = queue.popleft()
-                if not isinstance(first, Slice):
-                    self._write_gathered(first)
-                elif self._fd >= 0 and len(first) >= SENDFILE_BYTES_MIN:
+                first = queue[0]
+                if not len(first):
+                    queue.popleft()  # a partition without records
+                elif self._sendfile and is_large(first) and first.is_resident():
                     self._send_file(first)
                 else:
-                    self._send_copy(first, CHUNK_BYTES)
+                    self._send_gathered()
         except OSError as error:
             self._give_up(error)
 
@@ -146,39 +155,70 @@ class Outbox:
         self._queue.clear()
         self._transport.abort()
 
-    def _write_gathered(self, first: Bytes) -> None:
-        """Write bytes together with the small pieces right behind them: one call, one packet."""
-        queue = self._queue
-        parts: list[Bytes] = [first]
-        size = len(first)
-        while queue and size < CHUNK_BYTES:
-            following = queue[0]
-            if isinstance(following, Slice):
-                if len(following) > CHUNK_BYTES or self._fd >= 0 <= (
-                    len(following) - SENDFILE_BYTES_MIN
-                ):
-                    break
-                data = following.read_nowait()
-                if data is None:
-                    break
-                parts.append(data)
-                size += len(data)
-            else:
-                parts.append(following)
-                size += len(following)
-            queue.popleft()
-        self._transport.write(parts[0] if len(parts) == 1 else b"".join(parts))
+    def _send_gathered(self) -> None:
+        """Send what is queued as far as the scratch memory goes: one copy, one call, one packet."""
+        size = self._gather()
+        if not size:
+            self._read_cold()
+        elif self._fd < 0:
+            self._hand_over(0, size)
+        else:
+            try:
+                sent = os.write(self._fd, self._scratch[:size])
+            except BlockingIOError:
+                sent = 0
+            self._consume(sent)
+            if sent < size:
+                # The socket is full: the transport sends the next bytes and tells when they are
+                # gone, since uvloop lets nobody else watch its sockets.
+                self._hand_over(sent, min(size, sent + NUDGE_BYTES))
 
-    def _send_copy(self, piece: Slice, size: int) -> None:
-        head, rest = piece.split(size)
+    def _hand_over(self, start: int, end: int) -> None:
+        self._consume(end - start)
+        self._transport.write(bytes(self._scratch[start:end]))
+
+    def _gather(self) -> int:
+        """Fill the scratch memory from the front of the queue, up to what is cold; its size."""
+        scratch = self._scratch
+        room = len(scratch)
+        filled = 0
+        for segment in self._queue:
+            wanted = min(len(segment), room - filled)
+            place = scratch[filled : filled + wanted]
+            if isinstance(segment, Slice):
+                if self._sendfile and filled and is_large(segment):
+                    break
+                count = segment.file.pread_into(place, segment.position)
+                filled += count
+                if count < wanted:
+                    break
+            else:
+                place[:] = segment[:wanted]
+                filled += wanted
+            if filled == room:
+                break
+        return filled
+
+    def _consume(self, count: int) -> None:
+        """Take bytes that are on their way from the front of the queue."""
+        queue = self._queue
+        while count:
+            first = queue.popleft()
+            if len(first) > count:
+                rest = first.split(count)[1] if isinstance(first, Slice) else first[count:]
+                assert rest is not None
+                queue.appendleft(rest)
+                return
+            count -= len(first)
+
+    def _read_cold(self) -> None:
+        first = self._queue.popleft()
+        assert isinstance(first, Slice)
+        head, rest = first.split(CHUNK_BYTES)
         if rest is not None:
             self._queue.appendleft(rest)
-        data = head.read_nowait()
-        if data is None:
-            self._reading = True
-            self._reader.read(head, self._cold_read_done)
-        else:
-            self._transport.write(data)
+        self._reading = True
+        self._reader.read(head, self._cold_read_done)
 
     def _cold_read_done(self, data: Bytes | OSError) -> None:
         self._reading = False
@@ -193,14 +233,15 @@ class Outbox:
             self._drained()
 
     def _send_file(self, piece: Slice) -> None:
-        if not piece.is_resident():
-            self._send_copy(piece, CHUNK_BYTES)
-            return
         try:
             sent = piece.file.sendfile(self._fd, piece.position, len(piece))
         except BlockingIOError:
             sent = 0
-        rest = piece.split(sent)[1] if sent else piece
-        if rest is not None:
-            # The socket is full: the transport sends the next bytes and tells when they are gone.
-            self._send_copy(rest, NUDGE_BYTES)
+        self._consume(sent)
+        if sent < len(piece):
+            self._send_gathered()
+
+
+def is_large(segment: Segment) -> TypeGuard[Slice]:
+    """Whether a call of its own for a piece of a file costs less than a copy."""
+    return isinstance(segment, Slice) and len(segment) >= SENDFILE_BYTES_MIN

@@ -237,6 +237,8 @@ class Partitions:
     def __init__(self) -> None:
         self._by_name: dict[str, list[Partition | None]] = {}
         self._name_by_id: dict[bytes, str] = {}
+        # Partitions whose log is on a disk that is not there, with their topic's id.
+        self._offline: dict[tuple[str, int], bytes] = {}
 
     def get(self, topic: str, index: int) -> Partition | None:
         """The partition, or None if there is no such topic or index."""
@@ -249,6 +251,17 @@ class Partitions:
         """The name of the topic with this id."""
         return self._name_by_id.get(topic_id)
 
+    def why_not(self, topic: str, index: int) -> ErrorCode:
+        """The error for a partition that `get` does not find: its disk is missing, or it is not."""
+        if (topic, index) in self._offline:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    def add_offline(self, topic: str, topic_id: bytes, index: int) -> None:
+        """Know of a partition whose log is on a disk that is not there."""
+        self._offline[topic, index] = topic_id
+        self._name_by_id[topic_id] = topic
+
     def add(self, partition: Partition) -> None:
         """Begin to serve a partition."""
         partitions = self._by_name.setdefault(partition.topic, [])
@@ -259,6 +272,8 @@ class Partitions:
     def remove(self, topic: str) -> list[Partition]:
         """Serve a topic no more; those who wait for it are woken to be told so."""
         removed = [p for p in self._by_name.pop(topic, ()) if p is not None]
+        for place in [place for place in self._offline if place[0] == topic]:
+            self._name_by_id.pop(self._offline.pop(place), None)
         for partition in removed:
             self._name_by_id.pop(partition.topic_id, None)
             partition.deleted = True

@@ -69,8 +69,16 @@ class TopicService:
                 found = node.logs.get(topic.name, index)
                 if found is not None and found.topic_id == topic.id:
                     node.open_partition(topic.name, topic.id, index)
-        if not any(log_dir.offline for log_dir in node.logs.dirs):
+                else:
+                    log.error("%s-%d is offline: its data folder is missing", topic.name, index)
+                    node.partitions.add_offline(topic.name, topic.id, index)
+        if not self._some_dir_is_missing:
             await node.catalog.forget_deleted(list(node.catalog.deleted))
+
+    @property
+    def _some_dir_is_missing(self) -> bool:
+        logs = self._node.logs
+        return bool(logs.lost) or any(log_dir.offline for log_dir in logs.dirs)
 
     def _load_logs(self) -> None:
         """Open the folders that belong to topics, and make those that a crash kept from being."""
@@ -82,7 +90,7 @@ class TopicService:
                 # Opening its logs fails too, and takes the folder offline.
                 log.error("%s cannot be looked through: %s", log_dir.path, error)
         node.logs.load(self._log_config_of)
-        if any(log_dir.offline for log_dir in node.logs.dirs):
+        if self._some_dir_is_missing:
             # What is missing may be on the disk that is: a new folder would hide it.
             return
         for topic in node.catalog.topics.values():
@@ -169,13 +177,15 @@ class TopicService:
         made: list[int] = []
         try:
             with _translated():
+                places = [(topic.name, index) for index in indexes]
+                await node.run_read(node.logs.forget_namesakes, places)
                 for index in indexes:
                     node.logs.create(topic.name, index, topic.id, config)
                     made.append(index)
                     # Each takes a few file operations: let others have the loop in between.
                     await asyncio.sleep(0)
         except KafkaError:
-            self._delete_folders(topic, made)
+            await self._delete_folders(topic, made)
             raise
         for index in indexes:
             node.open_partition(topic.name, topic.id, index)
@@ -205,19 +215,20 @@ class TopicService:
         self._names.pop(collision_key(topic.name), None)
         self._node.partitions.remove(topic.name)
         self._node.groups.topic_deleted(topic.name)
-        if self._delete_folders(topic, range(topic.partitions)):
+        if await self._delete_folders(topic, range(topic.partitions)):
             try:
                 await self._node.run_read(self._node.logs.sync_deletions)
                 await self._node.catalog.forget_deleted([topic.id])
             except (OSError, StoreError) as error:
                 log.warning("deleted topic %s is not forgotten yet: %s", topic.name, error)
 
-    def _delete_folders(self, topic: Topic, indexes: Sequence[int]) -> bool:
+    async def _delete_folders(self, topic: Topic, indexes: Sequence[int]) -> bool:
         """Delete folders of a topic; False if some are left, for the next start to delete."""
         try:
             for index in indexes:
                 if self._node.logs.get(topic.name, index) is not None:
                     self._node.logs.delete(topic.name, index)
+                    await asyncio.sleep(0)  # a rename each, and others need the loop, too
         except OSError as error:
             log.warning("folders of topic %s are left over: %s", topic.name, error)
             return False

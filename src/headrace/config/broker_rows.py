@@ -8,9 +8,12 @@ from headrace.config.log_rows import LOG_ROWS
 from headrace.config.network_rows import NETWORK_ROWS, check_queued_bytes
 from headrace.config.node_rows import NODE_ROWS, check_node_id
 from headrace.config.settings import Rows
+from headrace.config.transaction_rows import TRANSACTION_ROWS
+
+_ROWS = NODE_ROWS + NETWORK_ROWS + LOG_ROWS + GROUP_ROWS + TRANSACTION_ROWS
 
 BROKER_ROWS = Rows(
     noun="broker setting",
-    rows=tuple(sorted(NODE_ROWS + NETWORK_ROWS + LOG_ROWS + GROUP_ROWS, key=lambda row: row.name)),
+    rows=tuple(sorted(_ROWS, key=lambda row: row.name)),
     rules=(check_node_id, check_listeners, check_queued_bytes, check_session_timeouts),
 )

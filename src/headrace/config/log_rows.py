@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from headrace.config.kinds import DOUBLE_MAX, LONG_MAX, Kind
 from headrace.config.settings import Scope, Setting
-from headrace.config.topic_rows import NO_PREALLOCATION, USUAL_LEVEL
 from headrace.config.validators import (
     at_least,
     between,
@@ -29,7 +28,6 @@ LOG_ROWS: tuple[Setting, ...] = (
         default=-1,
         valid=gzip_level(),
         scope=_WIDE,
-        inert=USUAL_LEVEL,
         doc=_default_of("compression.gzip.level"),
     ),
     Setting(
@@ -38,7 +36,6 @@ LOG_ROWS: tuple[Setting, ...] = (
         default=9,
         valid=between(1, 17),
         scope=_WIDE,
-        inert=USUAL_LEVEL,
         doc=_default_of("compression.lz4.level"),
     ),
     Setting(
@@ -47,8 +44,15 @@ LOG_ROWS: tuple[Setting, ...] = (
         default=3,
         valid=between(-131072, 22),
         scope=_WIDE,
-        inert=USUAL_LEVEL,
         doc=_default_of("compression.zstd.level"),
+    ),
+    Setting(
+        name="headrace.log.dirs.lost",
+        kind=Kind.LIST,
+        default=(),
+        doc="Ids of data folders that are gone for good. A folder that was there before and is "
+        "missing keeps the partitions that are nowhere else offline; the id, which the broker "
+        "logs, given here makes them again, empty.",
     ),
     Setting(
         name="log.cleanup.policy",
@@ -232,7 +236,6 @@ LOG_ROWS: tuple[Setting, ...] = (
         kind=Kind.BOOLEAN,
         default=False,
         scope=_WIDE,
-        inert=NO_PREALLOCATION,
         doc=_default_of("preallocate"),
     ),
     Setting(

@@ -7,7 +7,7 @@ from headrace.config.settings import ConfigError, Scope, Setting, Settings
 from headrace.config.topic_rows import NO_REPLICAS
 from headrace.config.validators import at_least, not_empty, one_of, unlimited_or_at_least
 
-_ONLY_ONE_REPLICA = (
+ONLY_ONE_REPLICA = (
     "One node can hold one replica, so a larger value cannot be met; it is accepted and 1 is used."
 )
 
@@ -125,7 +125,7 @@ NODE_ROWS: tuple[Setting, ...] = (
         kind=Kind.INT,
         default=1,
         valid=at_least(1),
-        inert=_ONLY_ONE_REPLICA,
+        inert=ONLY_ONE_REPLICA,
         doc="Replicas of a topic that is made without saying how many.",
     ),
     Setting(
@@ -191,50 +191,6 @@ NODE_ROWS: tuple[Setting, ...] = (
         valid=at_least(1),
         inert="Logs are opened one after the other; only those not closed cleanly are scanned.",
         doc="Threads that open logs at start and sync them at stop.",
-    ),
-    Setting(
-        name="transaction.max.timeout.ms",
-        kind=Kind.INT,
-        default=15 * 60_000,
-        valid=at_least(1),
-        unit="ms",
-        doc="The longest transaction timeout a producer may ask for; a longer one is refused "
-        "with INVALID_TRANSACTION_TIMEOUT.",
-    ),
-    Setting(
-        name="transactional.id.expiration.ms",
-        kind=Kind.INT,
-        default=7 * 24 * 3_600_000,
-        valid=at_least(1),
-        unit="ms",
-        inert="The transaction coordinator is not there yet.",
-        doc="How long an unused transactional id is remembered.",
-    ),
-    Setting(
-        name="transaction.state.log.num.partitions",
-        kind=Kind.INT,
-        default=50,
-        valid=at_least(1),
-        inert="The transaction coordinator is not there yet.",
-        doc="Partitions of `__transaction_state`.",
-    ),
-    Setting(
-        name="transaction.state.log.replication.factor",
-        kind=Kind.SHORT,
-        default=1,
-        valid=at_least(1),
-        kafka_default="3",
-        inert=_ONLY_ONE_REPLICA,
-        doc="Replicas of `__transaction_state`.",
-    ),
-    Setting(
-        name="transaction.state.log.min.isr",
-        kind=Kind.INT,
-        default=1,
-        valid=at_least(1),
-        kafka_default="2",
-        inert=NO_REPLICAS,
-        doc="In-sync replicas that `__transaction_state` needs for a write.",
     ),
     Setting(
         name="producer.id.expiration.ms",

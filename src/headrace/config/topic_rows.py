@@ -18,8 +18,6 @@ HOUR_MS = 60 * MINUTE_MS
 WEEK_MS = 7 * 24 * HOUR_MS
 
 NO_REPLICAS = "Replication is not there yet: one node holds the only replica."
-USUAL_LEVEL = "Each codec's usual level is used."
-NO_PREALLOCATION = "Files grow as they are written."
 
 CODECS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 
@@ -62,7 +60,6 @@ TOPIC_ROWS = Rows(
             default=-1,
             valid=gzip_level(),
             twins=(Twin("compression.gzip.level"),),
-            inert=USUAL_LEVEL,
             doc="Level used when batches are recompressed with gzip; -1 is the codec's own.",
         ),
         Setting(
@@ -71,7 +68,6 @@ TOPIC_ROWS = Rows(
             default=9,
             valid=between(1, 17),
             twins=(Twin("compression.lz4.level"),),
-            inert=USUAL_LEVEL,
             doc="Level used when batches are recompressed with lz4.",
         ),
         Setting(
@@ -80,7 +76,6 @@ TOPIC_ROWS = Rows(
             default=3,
             valid=between(-131072, 22),
             twins=(Twin("compression.zstd.level"),),
-            inert=USUAL_LEVEL,
             doc="Level used when batches are recompressed with zstd.",
         ),
         Setting(
@@ -228,8 +223,9 @@ TOPIC_ROWS = Rows(
             kind=Kind.BOOLEAN,
             default=False,
             twins=(Twin("log.preallocate"),),
-            inert=NO_PREALLOCATION,
-            doc="Reserve a new segment's whole size on disk when it is made.",
+            doc="Reserve a new segment's whole size on disk when it is made, as far as there is "
+            "room and the file system can; what is left of it is given back when the segment is "
+            "full or the broker stops.",
         ),
         Setting(
             name="retention.bytes",

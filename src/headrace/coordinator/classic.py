@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from headrace.coordinator.effects import Call, Now, Result, Timer
+from headrace.coordinator.effects import Call, Cause, Now, Result, Timer
 from headrace.coordinator.group import Group
 from headrace.coordinator.member import Member, Protocols, chosen_protocol
 from headrace.coordinator.records import GroupChange
@@ -76,7 +76,8 @@ class ClassicGroups:
             self._rounds.drop(group, request.member_id, out)
             self._rounds.complete_if_ready(group, call.now, out)
             return out.reply(call.token, refused_join(ErrorCode.GROUP_MAX_SIZE_REACHED))
-        if not group.supports(request.protocol_type, protocols_of(request)):
+        protocols = protocols_of(request)
+        if not group.supports(request.protocol_type, protocols):
             refusal = refused_join(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
             return out.reply(call.token, refusal)
         if request.member_id == UNKNOWN_MEMBER:
@@ -84,7 +85,7 @@ class ClassicGroups:
         elif request.member_id in group.pending and request.group_instance_id is None:
             self._add(group, request, request.member_id, call, out)
         else:
-            self._join_again(group, request, call, out)
+            self._join_again(group, request, protocols, call, out)
         return out
 
     def _check_join(self, request: JoinGroupRequest) -> ErrorCode:
@@ -140,18 +141,24 @@ class ClassicGroups:
         group.newcomer = True
         group.joins[member_id] = call.token
         self._rounds.touch(group, member, NEW_MEMBER_TIMEOUT_MS, call.now, out)
-        self._rounds.rebalance_or_complete(
-            group, f"new member {member_id}{because(request.reason)}", call.now, out
-        )
+        reason = f"new member {member_id}{because(request.reason)}"
+        self._rounds.rebalance_or_complete(group, Cause.NEW_MEMBER, reason, call.now, out)
 
-    def _join_again(self, group: Group, request: JoinGroupRequest, call: Call, out: Result) -> None:
+    def _join_again(
+        self,
+        group: Group,
+        request: JoinGroupRequest,
+        protocols: Protocols,
+        call: Call,
+        out: Result,
+    ) -> None:
         member_id = request.member_id
         error = group.check(member_id, request.group_instance_id)
         if error:
             out.reply(call.token, refused_join(error, member_id))
             return
         member = group.members[member_id]
-        unchanged = protocols_of(request) == member.protocols
+        unchanged = protocols == member.protocols
         if unchanged and (
             group.state is State.COMPLETING
             or (group.state is State.STABLE and member_id != group.leader)
@@ -164,10 +171,15 @@ class ClassicGroups:
         if replaced is not None:
             # The client gave up on its earlier request and sent a new one.
             out.reply(replaced, refused_join(ErrorCode.REBALANCE_IN_PROGRESS, member_id))
-        self._update(group, member, request, call)
-        self._rounds.rebalance_or_complete(
-            group, f"member {member_id} joins again{because(request.reason)}", call.now, out
+        group.update(
+            member,
+            protocols=protocols,
+            rebalance_timeout_ms=rebalance_timeout_ms(request),
+            session_timeout_ms=request.session_timeout_ms,
         )
+        group.joins[member_id] = call.token
+        reason = f"member {member_id} joins again{because(request.reason)}"
+        self._rounds.rebalance_or_complete(group, Cause.REJOINED, reason, call.now, out)
 
     def _replace(
         self,
@@ -212,21 +224,10 @@ class ClassicGroups:
         out.timers.append(Timer(session_key(group, old_id), None))
         group.swap(old_id, new)
         group.joins[new_id] = call.token
+        reason = f"static member {request.group_instance_id} came back{because(request.reason)}"
         self._rounds.rebalance_or_complete(
-            group,
-            f"static member {request.group_instance_id} came back{because(request.reason)}",
-            call.now,
-            out,
+            group, Cause.STATIC_MEMBER_RETURNED, reason, call.now, out
         )
-
-    def _update(self, group: Group, member: Member, request: JoinGroupRequest, call: Call) -> None:
-        group.update(
-            member,
-            protocols=protocols_of(request),
-            rebalance_timeout_ms=rebalance_timeout_ms(request),
-            session_timeout_ms=request.session_timeout_ms,
-        )
-        group.joins[member.member_id] = call.token
 
     # SyncGroup.
 
@@ -322,7 +323,7 @@ class ClassicGroups:
         if group is not None and len(group.members) < size and group.state is not State.PREPARING:
             names = ", ".join(i.member_id or i.group_instance_id or "" for i in identities)
             reason = f"{names} left{because(identities[0].reason)}"
-            self._rounds.prepare(group, reason, call.now, out)
+            self._rounds.prepare(group, Cause.LEFT, reason, call.now, out)
         elif group is not None:
             self._rounds.complete_if_ready(group, call.now, out)
         if batched:

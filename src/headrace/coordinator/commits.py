@@ -9,8 +9,10 @@ from headrace.coordinator.effects import Call, Result
 from headrace.coordinator.group import Group
 from headrace.coordinator.offsets import Offsets
 from headrace.coordinator.records import NO_TIMESTAMP, Commit, OffsetChange
+from headrace.coordinator.repeated import NotRepeatable, RepeatedCommit
 from headrace.coordinator.settings import GroupSettings
 from headrace.coordinator.states import COMMIT_ANSWERS, State
+from headrace.coordinator.txn_commits import commit_in_transaction
 from headrace.protocol.api.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -29,6 +31,7 @@ from headrace.protocol.api.offset_fetch import (
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
 )
+from headrace.protocol.api.txn_offset_commit import TxnOffsetCommitRequest
 from headrace.protocol.errors import ErrorCode
 
 NO_OFFSET = -1
@@ -99,6 +102,29 @@ class Commits:
             )
         return out.reply(call.token, OffsetCommitResponse(topics=topics))
 
+    def takes(self, form: RepeatedCommit, api_version: int, monotonic_ms: int) -> bool:
+        """Whether a commit of this form would be stored as it is; who commits is alive."""
+        group = self._groups.get(form.group_id)
+        if self._offsets.any_undecided or check_commit(
+            group, form.member_id, form.instance_id, form.generation, api_version
+        ):
+            return False
+        if group is not None and form.member_id in group.members:
+            group.members[form.member_id].beat(monotonic_ms)
+        return True
+
+    def form_of(self, request: OffsetCommitRequest) -> RepeatedCommit:
+        """The form of a commit that was served; NotRepeatable if others need more care."""
+        metadata_max = self._settings.offset_metadata_bytes_max
+        form = RepeatedCommit(request)
+        if not form.places or any(len(metadata) > metadata_max for *_, metadata in form.places):
+            raise NotRepeatable
+        return form
+
+    def commit_in_transaction(self, request: TxnOffsetCommitRequest, call: Call) -> Result:
+        """Store offsets that count once the transaction commits."""
+        return commit_in_transaction(self._groups, self._settings, request, call)
+
     # OffsetFetch.
 
     def fetch(
@@ -167,7 +193,7 @@ class Commits:
                 out.records.extend(
                     OffsetChange(group.group_id, topic.name, index, None)
                     for index in partitions
-                    if self._offsets.get(group.group_id, topic.name, index) is not None
+                    if self._offsets.has(group.group_id, topic.name, index)
                 )
             topics.append(
                 OffsetDeleteResponseTopic(
@@ -181,14 +207,15 @@ class Commits:
         return out.reply(call.token, OffsetDeleteResponse(topics=topics))
 
     def forget_topic(self, topic: str) -> list[OffsetChange]:
-        """Tombstones for all offsets of a topic that was deleted.
+        """Tombstones for all offsets of a topic that was deleted, in open transactions too.
 
         Else a topic made again under the same name would inherit them.
         """
         return [
-            OffsetChange(group_id, topic, partition, None)
-            for group_id in self._offsets.groups()
-            for partition in self._offsets.of_group(group_id).get(topic, ())
+            OffsetChange(group_id, name, partition, None)
+            for group_id in sorted(self._offsets.holders())
+            for name, partition in sorted(self._offsets.places(group_id))
+            if name == topic
         ]
 
 

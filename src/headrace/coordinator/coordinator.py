@@ -6,14 +6,15 @@ changes, while serving as well as after a restart.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from headrace.coordinator.classic import ClassicGroups
 from headrace.coordinator.commits import Commits
-from headrace.coordinator.effects import Now, Result, TimerKey, TimerKind
+from headrace.coordinator.effects import Cause, Now, Result, TimerKey, TimerKind
 from headrace.coordinator.group import Group
 from headrace.coordinator.offsets import NO_PRODUCER_ID, Offsets
 from headrace.coordinator.records import Change, Commit, Generation, GroupChange, OffsetChange
+from headrace.coordinator.repeated import RepeatedCommit
 from headrace.coordinator.rounds import Rounds, refused_join
 from headrace.coordinator.settings import GroupSettings
 from headrace.coordinator.states import Event, State
@@ -56,6 +57,20 @@ class GroupCoordinator:
             if self.offsets.of_group(change.group_id):
                 self.groups[change.group_id] = Group(change.group_id)
 
+    def replay_repeated(
+        self, form: RepeatedCommit, offsets: Sequence[int], epochs: Sequence[int], now_ms: int
+    ) -> None:
+        """Take over a commit that is in the log and differs from another in its offsets only."""
+        self.offsets.replay_repeated(form, offsets, epochs, now_ms)
+        if form.group_id not in self.groups:
+            self.groups[form.group_id] = Group(form.group_id)
+
+    def end_transaction(self, producer_id: int, *, committed: bool) -> None:
+        """Take over a transaction marker that is in the log."""
+        for group_id in self.offsets.end_transaction(producer_id, committed=committed):
+            if group_id not in self.groups:
+                self.groups[group_id] = Group(group_id)
+
     def stored(self) -> tuple[dict[str, Generation], dict[str, Mapping[str, Mapping[int, Commit]]]]:
         """What a restart would find: generations and offsets by group."""
         generations = {
@@ -74,7 +89,7 @@ class GroupCoordinator:
                 self._rounds.touch(group, member, member.session_timeout_ms, now, out)
             if len(group.members) > self._settings.group_size_max:
                 reason = f"{len(group.members)} members are more than group.max.size"
-                self._rounds.prepare(group, reason, now, out)
+                self._rounds.prepare(group, Cause.GROUP_TOO_LARGE, reason, now, out)
         return out
 
     def unload(self, error: ErrorCode) -> Result:
@@ -135,10 +150,10 @@ class GroupCoordinator:
             return ErrorCode.GROUP_ID_NOT_FOUND, []
         if group.state is not State.EMPTY:
             return ErrorCode.NON_EMPTY_GROUP, []
+        # What an open transaction holds back goes too, or its end would bring the group back.
         records: list[Change] = [
             OffsetChange(group_id, topic, partition, None)
-            for topic, commits in self.offsets.of_group(group_id).items()
-            for partition in commits
+            for topic, partition in sorted(self.offsets.places(group_id))
         ]
         records.append(GroupChange(group_id, None))
         return ErrorCode.NONE, records

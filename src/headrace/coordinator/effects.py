@@ -36,6 +36,13 @@ class Call(NamedTuple):
     now: Now
 
 
+class ProducerEpoch(NamedTuple):
+    """Whose transaction records belong to."""
+
+    producer_id: int
+    producer_epoch: int
+
+
 class TimerKind(Enum):
     """The clock of a timer: sessions follow the broker's clock, rebalances the real one."""
 
@@ -66,10 +73,23 @@ class Reply(NamedTuple):
     response: Message
 
 
+class Cause(Enum):
+    """Why a group rebalances, in as many words as a counter can have."""
+
+    NEW_MEMBER = "new-member"
+    REJOINED = "rejoined"  # a member with other metadata, or a leader that wants to share out anew
+    STATIC_MEMBER_RETURNED = "static-member-returned"
+    LEFT = "left"
+    SESSION_TIMEOUT = "session-timeout"
+    SYNC_TIMEOUT = "sync-timeout"
+    GROUP_TOO_LARGE = "group-too-large"
+
+
 class Rebalance(NamedTuple):
-    """A group began to rebalance, and why; for logs and counters."""
+    """A group began to rebalance, and why: the cause for counters, the reason for logs."""
 
     group_id: str
+    cause: Cause
     reason: str
 
 
@@ -81,6 +101,8 @@ class Result:
     replies: list[Reply] = field(default_factory=list)
     timers: list[Timer] = field(default_factory=list)
     rebalances: list[Rebalance] = field(default_factory=list)
+    # The transaction that the records are part of, if any.
+    producer: ProducerEpoch | None = None
 
     def reply(self, token: Token, response: Message) -> Result:
         """Add an answer; returns the result for chaining."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import chain
+from struct import Struct
+from typing import TypeAlias
 
 from headrace.coordinator.coordinator import GroupCoordinator
 from headrace.coordinator.offsets import NO_PRODUCER_ID
@@ -16,64 +18,105 @@ from headrace.coordinator.records import decode
 from headrace.coordinator.undecided import Undecided
 from headrace.protocol.batch import (
     HEADER_BYTES,
+    LENGTH_MIN,
+    LOG_OVERHEAD_BYTES,
     UNPACKED_BYTES_MAX,
     BatchHeader,
+    CorruptBatch,
     InvalidBatch,
-    iter_headers,
+    read_header,
 )
 from headrace.protocol.compression import decompress
 from headrace.protocol.control import ControlType, parse_marker
 from headrace.protocol.primitives import VARINT_BYTES_MAX, Buffer, ProtocolError, read_varint
+
+# The last value of every key, None for one that was removed.
+Values: TypeAlias = dict[bytes, bytes | None]
+
+# Of a batch's header: base offset, length, attributes, last offset delta, number of records.
+_unpack_essence = Struct(">qi9xhi30xi").unpack_from
+
+
+class InOrder:
+    """Takes values as a dictionary does, and forgets none: in a transaction each of them counts."""
+
+    __slots__ = ("pairs",)
+
+    def __init__(self) -> None:
+        self.pairs: list[tuple[bytes, bytes | None]] = []
+
+    def __setitem__(self, key: bytes, value: bytes | None) -> None:
+        self.pairs.append((key, value))
 
 
 class Loader:
     """Batches of the log in, a coordinator's stored state out."""
 
     def __init__(self) -> None:
-        self._values: dict[bytes, bytes] = {}
+        self._values: Values = {}
         self._undecided: Undecided[bytes, bytes] = Undecided()
 
     def feed(self, batches: Buffer) -> int | None:
         """Take in whole batches in the order of the log; returns the offset after the last one."""
+        data = bytes(batches)
         next_offset = None
-        for position, header in iter_headers(batches):
-            next_offset = header.next_offset
-            if header.is_control:
-                marker = parse_marker(batches, position)
-                if marker is not None:
-                    committed = marker.control_type is ControlType.COMMIT
-                    ended = self._undecided.end(header.producer_id, committed=committed)
-                    self._values.update(ended)
-                continue
-            pairs = key_values(batches, position, header)
-            if header.is_transactional or self._undecided:
-                self._weigh(pairs, header)
+        undecided = bool(self._undecided)
+        at, end = 0, len(data)
+        while end - at >= HEADER_BYTES:
+            base_offset, length, attributes, last_delta, count = _unpack_essence(data, at)
+            stop = at + LOG_OVERHEAD_BYTES + length
+            if length < LENGTH_MIN:
+                raise CorruptBatch(f"a batch length of {length} is too small")
+            if stop > end:
+                break  # cut short: it comes again with the next piece
+            if attributes or undecided:
+                self._take_in(data, at)
+                undecided = bool(self._undecided)
             else:
-                values = self._values
-                for key, value in pairs:
-                    if value is None:
-                        values.pop(key, None)
-                    else:
-                        values[key] = value
+                gather(data, at + HEADER_BYTES, count, self._values, base_offset)
+            next_offset = base_offset + last_delta + 1
+            at = stop
         return next_offset
 
-    def _weigh(self, pairs: Iterator[tuple[bytes, bytes | None]], header: BatchHeader) -> None:
+    def _take_in(self, data: bytes, position: int) -> None:
+        """Take in a batch that is compressed, or of a transaction, or comes while one is open."""
+        header = read_header(data, position)
+        if header.is_control:
+            marker = parse_marker(data, position)
+            if marker is not None:
+                committed = marker.control_type is ControlType.COMMIT
+                ended = self._undecided.end(header.producer_id, committed=committed)
+                self._values.update(ended)
+            return
+        packed = memoryview(data)[position + HEADER_BYTES : position + header.size]
+        records = bytes(decompress(header.codec, packed, UNPACKED_BYTES_MAX))
+        if header.is_transactional or self._undecided:
+            found = InOrder()
+            gather(records, 0, header.record_count, found, header.base_offset)
+            self._weigh(found, header)
+        else:
+            gather(records, 0, header.record_count, self._values, header.base_offset)
+
+    def _weigh(self, found: InOrder, header: BatchHeader) -> None:
         """Take in records while transactions are open."""
-        for key, value in pairs:
+        for key, value in found.pairs:
             if header.is_transactional and value is not None:
                 self._undecided.put(header.producer_id, key, value)
-                continue
-            self._undecided.settle(key)
-            if value is None:
-                self._values.pop(key, None)
             else:
+                self._undecided.settle(key)
                 self._values[key] = value
+
+    def left(self) -> Iterator[tuple[int, bytes, bytes]]:
+        """The last value of every key, with the producer whose transaction is open, if any."""
+        plain = (
+            (NO_PRODUCER_ID, key, value) for key, value in self._values.items() if value is not None
+        )
+        return chain(plain, self._undecided.held())
 
     def replay_into(self, coordinator: GroupCoordinator) -> int:
         """Replay what is left; returns how many records made no sense and were skipped."""
-        plain = ((NO_PRODUCER_ID, key, value) for key, value in self._values.items())
         malformed = 0
-        for producer_id, key, value in chain(plain, self._undecided.held()):
+        for producer_id, key, value in self.left():
             try:
                 change = decode(key, value)
             except ProtocolError:
@@ -84,48 +127,44 @@ class Loader:
         return malformed
 
 
-def key_values(
-    buffer: Buffer, position: int, header: BatchHeader
-) -> Iterator[tuple[bytes, bytes | None]]:
-    """The keys and values of a batch; a record without a key means nothing here.
+def gather(data: bytes, at: int, count: int, values: Values | InOrder, base_offset: int) -> None:
+    """Take in the keys and values of a batch's records; one without a key means nothing here.
 
-    A third of the time of decoding whole records: a start may have millions to read, and of their
+    A fifth of the time of decoding whole records: a start may have millions to read, and of their
     varints most are one byte long and the rest need not be known.
     """
-    packed = memoryview(buffer)[position + HEADER_BYTES : position + header.size]
-    data = bytes(decompress(header.codec, packed, UNPACKED_BYTES_MAX))
-    at = 0
     try:
-        for _ in range(header.record_count):
-            size = data[at] >> 1
-            if data[at] < 0x80:
-                at += 1
+        for _ in range(count):
+            size = data[at]
+            if size < 0x80:
+                stop = at + 1 + (size >> 1)
+                at += 2  # length, attributes
             else:
                 size, at = read_varint(data, at, VARINT_BYTES_MAX)
-            stop = at + size
-            at += 1  # attributes
+                stop = at + size
+                at += 1
             while data[at] >= 0x80:  # timestamp delta
                 at += 1
             at += 1
             while data[at] >= 0x80:  # offset delta
                 at += 1
-            at += 1
-            if data[at] < 0x80 and not data[at] & 1:
-                size = data[at] >> 1
-                at += 1
+            size = data[at + 1]
+            if size < 0x80 and not size & 1:
+                key_at = at + 2
+                at = key_at + (size >> 1)
             else:
-                size, at = read_varint(data, at, VARINT_BYTES_MAX)
-            if size < 0:
-                at = stop
-                continue
-            key = data[at : at + size]
-            at += size
-            if data[at] < 0x80 and not data[at] & 1:
-                size = data[at] >> 1
-                at += 1
+                size, key_at = read_varint(data, at + 1, VARINT_BYTES_MAX)
+                if size < 0:
+                    at = stop
+                    continue
+                at = key_at + size
+            size = data[at]
+            if size < 0x80 and not size & 1:
+                values[data[key_at:at]] = data[at + 1 : at + 1 + (size >> 1)]
             else:
+                key = data[key_at:at]
                 size, at = read_varint(data, at, VARINT_BYTES_MAX)
-            yield key, data[at : at + size] if size >= 0 else None
+                values[key] = data[at : at + size] if size >= 0 else None
             at = stop
     except IndexError as error:
-        raise InvalidBatch(f"a record at offset {header.base_offset} is malformed") from error
+        raise InvalidBatch(f"a record at offset {base_offset} is malformed") from error

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeAlias
 
 from headrace.coordinator.group import Group
 from headrace.coordinator.records import NO_TIMESTAMP, Commit, OffsetChange
+from headrace.coordinator.repeated import RepeatedCommit
 from headrace.coordinator.states import State
 from headrace.coordinator.undecided import Undecided
 
 NO_OFFSETS: Mapping[str, Mapping[int, Commit]] = {}
 NO_PRODUCER_ID = -1
+
+# A commit's form, its offsets, its leader epochs, and when it was made.
+Folded: TypeAlias = tuple[RepeatedCommit, Sequence[int], Sequence[int], int]
 
 
 class Offsets:
@@ -19,18 +24,52 @@ class Offsets:
     def __init__(self) -> None:
         self._commits: dict[str, dict[str, dict[int, Commit]]] = {}
         self._undecided: Undecided[tuple[str, str, int], Commit] = Undecided()
+        # The last commit of groups that commit the same partitions again and again, folded: most
+        # are overtaken by the next one before anybody asks.
+        self._folded: dict[str, Folded] = {}
 
     def get(self, group_id: str, topic: str, partition: int) -> Commit | None:
         """What was committed for a partition."""
-        return self._commits.get(group_id, NO_OFFSETS).get(topic, {}).get(partition)
+        return self.of_group(group_id).get(topic, {}).get(partition)
 
     def of_group(self, group_id: str) -> Mapping[str, Mapping[int, Commit]]:
         """What a group has committed, by topic and partition."""
+        if group_id in self._folded:
+            self._unfold(group_id)
         return self._commits.get(group_id, NO_OFFSETS)
 
     def groups(self) -> Iterator[str]:
         """The groups that have committed anything."""
+        for group_id in tuple(self._folded):
+            self._unfold(group_id)
         return iter(self._commits)
+
+    def has(self, group_id: str, topic: str, partition: int) -> bool:
+        """Whether a partition's offset was committed, in an open transaction too."""
+        return self.get(group_id, topic, partition) is not None or self.is_unstable(
+            group_id, topic, partition
+        )
+
+    def places(self, group_id: str) -> set[tuple[str, int]]:
+        """Every topic and partition that a group has committed, in open transactions too."""
+        placed = {
+            (topic, partition)
+            for topic, commits in self.of_group(group_id).items()
+            for partition in commits
+        }
+        placed.update(
+            (topic, index) for group, topic, index in self._undecided if group == group_id
+        )
+        return placed
+
+    def holders(self) -> set[str]:
+        """The groups that have committed anything, in open transactions too."""
+        return {*self.groups(), *(group_id for group_id, _, _ in self._undecided)}
+
+    @property
+    def any_undecided(self) -> bool:
+        """Whether an open transaction has committed any offset."""
+        return bool(self._undecided)
 
     def is_unstable(self, group_id: str, topic: str, partition: int) -> bool:
         """Whether an open transaction has committed an offset for the partition."""
@@ -53,12 +92,29 @@ class Offsets:
         else:
             self._put(group_id, topic, partition, commit)
 
-    def end_transaction(self, producer_id: int, *, committed: bool) -> None:
-        """Take over a transaction marker of the log."""
-        for (group_id, topic, partition), commit in self._undecided.end(
-            producer_id, committed=committed
-        ).items():
+    def replay_repeated(
+        self, form: RepeatedCommit, offsets: Sequence[int], epochs: Sequence[int], now_ms: int
+    ) -> None:
+        """Take over a commit of the log that has this form; not while any are undecided."""
+        group_id = form.group_id
+        folded = self._folded.get(group_id)
+        if folded is not None and folded[0] is not form:
+            self._unfold(group_id)
+        self._folded[group_id] = (form, offsets, epochs, now_ms)
+
+    def _unfold(self, group_id: str) -> None:
+        form, offsets, epochs, now_ms = self._folded.pop(group_id)
+        for (topic, partition, metadata), offset, epoch in zip(
+            form.places, offsets, epochs, strict=True
+        ):
+            self._put(group_id, topic, partition, Commit(offset, epoch, metadata, now_ms))
+
+    def end_transaction(self, producer_id: int, *, committed: bool) -> set[str]:
+        """Take over a transaction marker of the log; the groups whose offsets it changed."""
+        decided = self._undecided.end(producer_id, committed=committed)
+        for (group_id, topic, partition), commit in decided.items():
             self._put(group_id, topic, partition, commit)
+        return {group_id for group_id, _, _ in decided}
 
     def expired(self, group: Group, now_ms: int, retention_ms: int) -> list[OffsetChange]:
         """Tombstones for what the group no longer needs.
@@ -85,6 +141,8 @@ class Offsets:
         ]
 
     def _put(self, group_id: str, topic: str, partition: int, commit: Commit) -> None:
+        if group_id in self._folded:
+            self._unfold(group_id)
         topics = self._commits.get(group_id)
         if topics is None:
             topics = self._commits[group_id] = {}
@@ -94,6 +152,8 @@ class Offsets:
         commits[partition] = commit
 
     def _remove(self, group_id: str, topic: str, partition: int) -> None:
+        if group_id in self._folded:
+            self._unfold(group_id)
         topics = self._commits.get(group_id)
         commits = topics.get(topic) if topics is not None else None
         if topics is None or commits is None:

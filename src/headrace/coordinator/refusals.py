@@ -9,6 +9,7 @@ from headrace.protocol.api.leave_group import LeaveGroupResponse
 from headrace.protocol.api.offset_commit import OffsetCommitResponse
 from headrace.protocol.api.offset_delete import OffsetDeleteResponse
 from headrace.protocol.api.sync_group import SyncGroupResponse
+from headrace.protocol.api.txn_offset_commit import TxnOffsetCommitResponse
 from headrace.protocol.errors import ErrorCode
 from headrace.protocol.schema import Message
 
@@ -37,7 +38,7 @@ def refused(response: Message, log_error: ErrorCode) -> Message:
         return OffsetDeleteResponse(error_code=error)
     if isinstance(response, DeletableGroupResult):
         return DeletableGroupResult(group_id=response.group_id, error_code=error)
-    if isinstance(response, OffsetCommitResponse):
+    if isinstance(response, OffsetCommitResponse | TxnOffsetCommitResponse):
         if log_error in TOO_LARGE:
             error = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
         for topic in response.topics:

@@ -8,7 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from headrace.coordinator.effects import Now, Rebalance, Result, Timer, TimerKey, TimerKind
+from headrace.coordinator.effects import (
+    Cause,
+    Now,
+    Rebalance,
+    Result,
+    Timer,
+    TimerKey,
+    TimerKind,
+)
 from headrace.coordinator.group import Group
 from headrace.coordinator.member import Member
 from headrace.coordinator.records import GroupChange
@@ -65,7 +73,7 @@ class Rounds:
             if group.state is State.PREPARING:
                 self._complete_if_all_joined(group, now, out)
             else:
-                self.rebalance_or_complete(group, reason, now, out)
+                self.prepare(group, Cause.SESSION_TIMEOUT, reason, now, out)
 
     def drop(self, group: Group, member_id: str, out: Result) -> None:
         """Take a member out; if it waits for an answer, it is told to come again as a new one."""
@@ -80,21 +88,23 @@ class Rounds:
 
     # Joining.
 
-    def rebalance_or_complete(self, group: Group, reason: str, now: Now, out: Result) -> None:
+    def rebalance_or_complete(
+        self, group: Group, cause: Cause, reason: str, now: Now, out: Result
+    ) -> None:
         """The group changed: call everybody to join, or see whether the joining is over now."""
         if group.state is State.PREPARING:
             self.complete_if_ready(group, now, out)
         else:
-            self.prepare(group, reason, now, out)
+            self.prepare(group, cause, reason, now, out)
 
-    def prepare(self, group: Group, reason: str, now: Now, out: Result) -> None:
+    def prepare(self, group: Group, cause: Cause, reason: str, now: Now, out: Result) -> None:
         """Call all members to join again."""
         for token in group.syncs.values():
             out.reply(token, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
         group.syncs.clear()
         group.unsynced.clear()
         out.timers.append(Timer(TimerKey(TimerKind.SYNC, group.group_id), None))
-        out.rebalances.append(Rebalance(group.group_id, reason))
+        out.rebalances.append(Rebalance(group.group_id, cause, reason))
 
         group.is_initial = group.state is State.EMPTY
         group.move(Event.REBALANCE)
@@ -184,7 +194,8 @@ class Rounds:
         late = sorted(group.unsynced)
         for member_id in late:
             self.drop(group, member_id, out)
-        self.prepare(group, f"members {', '.join(late)} did not ask for their shares", now, out)
+        reason = f"members {', '.join(late)} did not ask for their shares"
+        self.prepare(group, Cause.SYNC_TIMEOUT, reason, now, out)
 
 
 def session_key(group: Group, member_id: str) -> TimerKey:

@@ -43,7 +43,8 @@ class Asker:
         assert RESPONSES[request.API_KEY] is response
         version = handler.version_max if version is None else version
         assert handler.version_min <= version <= handler.version_max
-        received = decode(type(request), version, encode(request, version))
+        # As in a receive buffer, records may be written to where they lie.
+        received = decode(type(request), version, bytearray(encode(request, version)))
         answer = handler.function(self.node, Context(request.API_KEY, version, "test"), received)
         if isinstance(answer, Pending):
             resolved: asyncio.Future[Message | None] = asyncio.get_running_loop().create_future()

@@ -1,7 +1,10 @@
 """One file per API; importing this package fills the table of handlers."""
 
 from headrace.broker.handlers import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
     alter_configs,
+    alter_partition_reassignments,
     api_versions,
     create_partitions,
     create_topics,
@@ -14,6 +17,9 @@ from headrace.broker.handlers import (
     describe_log_dirs,
     describe_producers,
     describe_topic_partitions,
+    describe_transactions,
+    elect_leaders,
+    end_txn,
     fetch,
     find_coordinator,
     heartbeat,
@@ -24,6 +30,8 @@ from headrace.broker.handlers import (
     list_config_resources,
     list_groups,
     list_offsets,
+    list_partition_reassignments,
+    list_transactions,
     metadata,
     offset_commit,
     offset_delete,
@@ -31,10 +39,15 @@ from headrace.broker.handlers import (
     offset_for_leader_epoch,
     produce,
     sync_group,
+    txn_offset_commit,
+    write_txn_markers,
 )
 
 __all__ = [
+    "add_offsets_to_txn",
+    "add_partitions_to_txn",
     "alter_configs",
+    "alter_partition_reassignments",
     "api_versions",
     "create_partitions",
     "create_topics",
@@ -47,6 +60,9 @@ __all__ = [
     "describe_log_dirs",
     "describe_producers",
     "describe_topic_partitions",
+    "describe_transactions",
+    "elect_leaders",
+    "end_txn",
     "fetch",
     "find_coordinator",
     "heartbeat",
@@ -57,6 +73,8 @@ __all__ = [
     "list_config_resources",
     "list_groups",
     "list_offsets",
+    "list_partition_reassignments",
+    "list_transactions",
     "metadata",
     "offset_commit",
     "offset_delete",
@@ -64,4 +82,6 @@ __all__ = [
     "offset_for_leader_epoch",
     "produce",
     "sync_group",
+    "txn_offset_commit",
+    "write_txn_markers",
 ]

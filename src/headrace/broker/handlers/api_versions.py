@@ -1,6 +1,8 @@
-"""ApiVersions (key 18), v0-4. v1: throttle time. v3: flexible, client software. v4: as v3.
+"""ApiVersions (key 18), v0-4. v1: throttle time. v3: flexible, client software, features. v4:
+features may start at 0.
 
-A version that we do not know is answered with error 35 in the v0 format and our ranges (KIP-511).
+A version that we do not know is answered with error 35 in the v0 format and our range of this API
+(KIP-511).
 """
 
 from __future__ import annotations
@@ -9,13 +11,22 @@ import re
 from typing import TYPE_CHECKING
 
 from headrace.broker.registry import HANDLERS, handles
-from headrace.protocol.api.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from headrace.coordinator.transactions.coordinator import BUMPING_VERSION
+from headrace.protocol.api.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
 from headrace.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from headrace.broker.context import Context
     from headrace.broker.node import Node
 
+TRANSACTION_VERSION = "transaction.version"
+FEATURE_ZERO_VERSION = 4
 # What KIP-511 allows in a client's name and version.
 SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
@@ -28,12 +39,34 @@ def api_versions(node: Node, ctx: Context, request: ApiVersionsRequest) -> ApiVe
         and SOFTWARE.fullmatch(request.client_software_version)
     ):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
-    return ApiVersionsResponse(api_keys=served())
+    return ApiVersionsResponse(
+        api_keys=served(),
+        supported_features=[
+            SupportedFeatureKey(
+                name=TRANSACTION_VERSION,
+                # Clients before v4 take a range that starts at 0 for a mistake (KAFKA-17011).
+                min_version=0 if ctx.api_version >= FEATURE_ZERO_VERSION else 1,
+                max_version=BUMPING_VERSION,
+            )
+        ],
+        finalized_features_epoch=0,
+        finalized_features=[
+            FinalizedFeatureKey(
+                name=TRANSACTION_VERSION,
+                min_version_level=BUMPING_VERSION,
+                max_version_level=BUMPING_VERSION,
+            )
+        ],
+    )
 
 
 def unsupported_version() -> ApiVersionsResponse:
-    """The answer to a version from the future."""
-    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=served())
+    """The answer to a version from the future: this API alone, so that the client asks again.
+
+    With all ranges franz-go is content, and never learns of the features that v0 cannot carry.
+    """
+    own = [row for row in served() if row.api_key == ApiVersionsRequest.API_KEY]
+    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=own)
 
 
 def served() -> list[ApiVersion]:

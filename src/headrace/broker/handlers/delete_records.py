@@ -54,7 +54,7 @@ def _delete(node: Node, topic: str, index: int, offset: int) -> int:
     """Delete records before an offset and return the log's new first offset."""
     partition = node.partitions.get(topic, index)
     if partition is None:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        raise KafkaError(node.partitions.why_not(topic, index))
     if partition.error:
         raise KafkaError(partition.error)
     if topic in INTERNAL:

@@ -125,10 +125,11 @@ class Fetching:
     ) -> int:
         partition = self._find(wanted)
         if partition is None:
+            name, topic_id, index = wanted.key
+            partitions = self._node.partitions
+            known = partitions.name_of(topic_id) if self._by_id else name
             raise KafkaError(
-                ErrorCode.UNKNOWN_TOPIC_ID
-                if self._by_id and self._node.partitions.name_of(wanted.key[1]) is None
-                else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                ErrorCode.UNKNOWN_TOPIC_ID if known is None else partitions.why_not(known, index)
             )
         partition.check(wanted.leader_epoch)
         records = partition.log
@@ -149,9 +150,11 @@ class Fetching:
             return 0
         data.records = piece
         if self._committed:
+            # Of the piece, not of all up to the limit: a reader far behind gets what it can use.
+            behind = min(limit, records.offset_behind(piece))
             data.aborted_transactions = [
                 AbortedTransaction(producer_id=producer_id, first_offset=first_offset)
-                for producer_id, first_offset in records.aborted_transactions(offset, limit)
+                for producer_id, first_offset in records.aborted_transactions(offset, behind)
             ]
         return len(piece)
 

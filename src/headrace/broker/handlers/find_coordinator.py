@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 BATCH_VERSION = 4
 GROUP_KEY = 0
+TRANSACTION_KEY = 1
 NO_NODE = -1
 
 
@@ -27,17 +28,20 @@ NO_NODE = -1
 async def find_coordinator(
     node: Node, ctx: Context, request: FindCoordinatorRequest
 ) -> FindCoordinatorResponse:
-    """Say which broker coordinates a group; makes `__consumer_offsets` on first use."""
+    """Say which broker coordinates a group or a transactional id; makes its topic on first use."""
     batched = ctx.api_version >= BATCH_VERSION
     keys = request.coordinator_keys if batched else [request.key]
     try:
-        if request.key_type != GROUP_KEY:
+        if request.key_type == GROUP_KEY:
+            await node.groups.ensure_topic()
+        elif request.key_type == TRANSACTION_KEY:
+            await node.transactions.ensure_topic()
+        else:
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST,
                 f"coordinators of type {request.key_type} are not supported by this broker; "
-                "only those of consumer groups (0) are",
+                "only those of consumer groups (0) and transactions (1) are",
             )
-        await node.groups.ensure_topic()
     except KafkaError as error:
         found = [_not_found(key, error) for key in keys]
     else:

@@ -1,36 +1,75 @@
-"""InitProducerId (key 22), v0-5. v2: flexible. v3: a producer id and epoch to go on with. v4: new
-error code. v5: KIP-890.
+"""InitProducerId (key 22), v0-5. v2: flexible. v3: a producer id and epoch to go on with (KIP-360).
+v4: PRODUCER_FENCED. v5: TRANSACTION_ABORTABLE.
 
-Idempotent producers get ids from blocks that the catalog reserves, so an id is never given twice,
-not even after a crash. Transactional producers need the transaction coordinator, which is not
-there yet: they are told so.
+Ids come from blocks that the catalog reserves, so an id is never given twice, not even after a
+crash. A transactional producer keeps its id and gets a new epoch, which fences whoever had the
+transactional id before; an open transaction is aborted first.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
+from headrace.broker.pending import Pending
 from headrace.broker.registry import handles
+from headrace.coordinator.effects import Now
+from headrace.coordinator.transactions.coordinator import TransactionCoordinator
+from headrace.coordinator.transactions.effects import NO_PRODUCER, Producer, Result
 from headrace.protocol.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from headrace.protocol.errors import ErrorCode
+from headrace.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from headrace.broker.context import Context
     from headrace.broker.node import Node
+
+FENCED_VERSION = 4
 
 
 @handles(InitProducerIdRequest, 0, 5)
 async def init_producer_id(
     node: Node, ctx: Context, request: InitProducerIdRequest
 ) -> InitProducerIdResponse:
-    """Give out a fresh producer id with epoch 0."""
-    if request.transactional_id is not None:
-        if not request.transactional_id:
-            error = ErrorCode.INVALID_REQUEST
-        elif request.transaction_timeout_ms > node.settings.int("transaction.max.timeout.ms"):
-            error = ErrorCode.INVALID_TRANSACTION_TIMEOUT
-        else:
-            error = ErrorCode.COORDINATOR_NOT_AVAILABLE
-        return InitProducerIdResponse(error_code=error, producer_id=-1, producer_epoch=-1)
-    producer_id = await node.catalog.next_producer_id()
-    return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+    """Give out a producer id and epoch; those of a transactional id are durable by then."""
+    if request.transactional_id is None:
+        producer_id = await node.catalog.next_producer_id()
+        return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+    return await _init(node, ctx, request, request.transactional_id)
+
+
+async def _init(
+    node: Node, ctx: Context, request: InitProducerIdRequest, transactional_id: str
+) -> InitProducerIdResponse:
+    expected = Producer(request.producer_id, request.producer_epoch)
+    if (expected.id == NO_PRODUCER.id) is not (expected.epoch == NO_PRODUCER.epoch):
+        return _response(ctx, ErrorCode.INVALID_REQUEST, NO_PRODUCER)
+    new_producer_id = NO_PRODUCER.id
+    try:
+        coordinator = node.transactions.shard_of(transactional_id).coordinator
+    except KafkaError as error:
+        return _response(ctx, error.code, NO_PRODUCER)
+    if coordinator.needs_producer_id(transactional_id):
+        new_producer_id = await node.catalog.next_producer_id()
+
+    def step(coordinator: TransactionCoordinator, now: Now) -> Result:
+        return coordinator.init(
+            transactional_id,
+            request.transaction_timeout_ms,
+            None if expected == NO_PRODUCER else expected,
+            new_producer_id,
+            now,
+        )
+
+    answer = node.transactions.serve(
+        transactional_id, step, lambda error, producer: _response(ctx, error, producer)
+    )
+    if isinstance(answer, Pending):
+        answer = await answer.wait()
+    return cast(InitProducerIdResponse, answer)
+
+
+def _response(ctx: Context, error: ErrorCode, producer: Producer) -> InitProducerIdResponse:
+    if error is ErrorCode.PRODUCER_FENCED and ctx.api_version < FENCED_VERSION:
+        error = ErrorCode.INVALID_PRODUCER_EPOCH
+    return InitProducerIdResponse(
+        error_code=error, producer_id=producer.id, producer_epoch=producer.epoch
+    )

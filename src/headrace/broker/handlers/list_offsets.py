@@ -63,7 +63,7 @@ async def _look_up(
 ) -> None:
     partition = node.partitions.get(topic, wanted.partition_index)
     if partition is None:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        raise KafkaError(node.partitions.why_not(topic, wanted.partition_index))
     partition.check(wanted.current_leader_epoch)
     log = partition.log
     limit = log.last_stable_offset if committed else log.high_watermark

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from headrace.broker.failures import failed_response
-from headrace.broker.groups_shard import Shard
+from headrace.broker.groups_shard import GroupShard
 from headrace.broker.pending import Pending
 from headrace.broker.registry import handles
 from headrace.coordinator.commits import no_offset
@@ -45,7 +45,7 @@ def offset_fetch(node: Node, ctx: Context, request: OffsetFetchRequest) -> Messa
     answer = Pending()
     for shard in tuple(waits):
 
-        def landing(error: ErrorCode, shard: Shard = shard) -> None:
+        def landing(error: ErrorCode, shard: GroupShard = shard) -> None:
             waits.discard(shard)
             if error:
                 fetching.fail(shard, error)
@@ -63,7 +63,7 @@ class Fetching:
         self._node = node
         self._version = ctx.api_version
         self._request = request
-        self._groups: list[tuple[Shard | None, OffsetFetchResponseGroup]] = []
+        self._groups: list[tuple[GroupShard | None, OffsetFetchResponseGroup]] = []
         groups = request.groups if self._version >= BATCH_VERSION else [_only_group(request)]
         for group in groups:
             try:
@@ -76,11 +76,11 @@ class Fetching:
                 self._groups.append((shard, self._fetch(shard, group, request.require_stable)))
 
     @property
-    def shards(self) -> set[Shard]:
+    def shards(self) -> set[GroupShard]:
         """Whose answers are in this response."""
         return {shard for shard, _ in self._groups if shard is not None}
 
-    def fail(self, failed: Shard, error: ErrorCode) -> None:
+    def fail(self, failed: GroupShard, error: ErrorCode) -> None:
         """What a shard told may not outlive a crash: take it back."""
         code = FOR_CLIENTS.get(error, ErrorCode.UNKNOWN_SERVER_ERROR)
         self._groups = [
@@ -120,7 +120,7 @@ class Fetching:
         )
 
     def _fetch(
-        self, shard: Shard, group: OffsetFetchRequestGroup, require_stable: bool
+        self, shard: GroupShard, group: OffsetFetchRequestGroup, require_stable: bool
     ) -> OffsetFetchResponseGroup:
         fetch = shard.coordinator.commits.fetch
         if self._version < TOPIC_ID_VERSION:

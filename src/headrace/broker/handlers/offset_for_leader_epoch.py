@@ -12,7 +12,7 @@ from headrace.protocol.api.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
-from headrace.protocol.errors import ErrorCode, KafkaError
+from headrace.protocol.errors import KafkaError
 
 if TYPE_CHECKING:
     from headrace.broker.context import Context
@@ -39,7 +39,7 @@ def _end_offset(node: Node, topic: str, wanted: OffsetForLeaderPartition) -> Epo
     result = EpochEndOffset(partition=wanted.partition)
     partition = node.partitions.get(topic, wanted.partition)
     if partition is None:
-        result.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        result.error_code = node.partitions.why_not(topic, wanted.partition)
         return result
     try:
         partition.check(wanted.current_leader_epoch)

@@ -8,14 +8,17 @@ v0-2 are refused, as Apache Kafka 4 refuses them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, TypeAlias, cast
 
+from headrace.broker.admission import Admission, is_transactional
 from headrace.broker.partition import Partition
 from headrace.broker.pending import Pending
 from headrace.broker.purgatory import Waiting
 from headrace.broker.registry import handles
 from headrace.broker.workers import WorkerError
 from headrace.protocol.api.produce import (
+    BatchIndexAndErrorMessage,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -27,6 +30,7 @@ from headrace.protocol.batch import (
     CODEC_MASK,
     HEADER_BYTES,
     TRANSACTIONAL_BIT,
+    InvalidRecords,
     check_batch,
 )
 from headrace.protocol.compression import Codec
@@ -37,8 +41,6 @@ from headrace.storage.appending import check_keys
 from headrace.storage.cleaner.recompress import recompress
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
-
     from headrace.broker.context import Context
     from headrace.broker.node import Node
 
@@ -52,6 +54,7 @@ CODEC_AT = ATTRIBUTES_AT + 1
 
 # What an acks=all produce waits for: a partition, the offset behind its batch, and its result.
 Target = tuple[Partition, int, PartitionProduceResponse]
+Answer: TypeAlias = ProduceResponse | Pending | Awaitable[ProduceResponse | None] | None
 
 
 class ProduceWaiting(Waiting):
@@ -88,10 +91,57 @@ class ProduceWaiting(Waiting):
 
 
 @handles(ProduceRequest, 3, 13, advertised_min=0)
-def produce(
-    node: Node, ctx: Context, request: ProduceRequest
-) -> ProduceResponse | Pending | Awaitable[ProduceResponse | None] | None:
+def produce(node: Node, ctx: Context, request: ProduceRequest) -> Answer:
     """Append each partition's batch; answer when they are as durable as `acks` asks."""
+    if request.transactional_id is None:
+        return write_batches(node, ctx, request, None)
+    return produce_in_transaction(node, ctx, request, request.transactional_id)
+
+
+def produce_in_transaction(
+    node: Node, ctx: Context, request: ProduceRequest, transactional_id: str
+) -> Answer:
+    """Have the transaction's coordinator admit the batches first; it may take its time."""
+    by_id = ctx.api_version >= TOPIC_ID_VERSION
+    batches = []
+    for topic in request.topic_data:
+        name = node.partitions.name_of(topic.topic_id) if by_id else topic.name
+        for data in topic.partition_data:
+            partition = node.partitions.get(name, data.index) if name is not None else None
+            if partition is None or partition.internal or partition.error:
+                continue  # refused later, and no part of the transaction
+            if data.records is not None and is_transactional(data.records):
+                batches.append(((partition.topic, partition.index), data.records))
+    admission = Admission(node, transactional_id, ctx.api_version, batches)
+    if admission.ask():
+        return write_batches(node, ctx, request, admission)
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            # The receive buffer is gone by the time the earlier transaction is over.
+            data.records = memoryview(bytearray(data.records or b""))
+    return write_batches_later(node, ctx, request, admission)
+
+
+async def write_batches_later(
+    node: Node, ctx: Context, request: ProduceRequest, admission: Admission
+) -> ProduceResponse | None:
+    """Write batches that had to wait for an earlier transaction to be over.
+
+    On cancel nothing is written.
+    """
+    await admission.wait()
+    answer = write_batches(node, ctx, request, admission)
+    if isinstance(answer, Pending):
+        return cast(ProduceResponse, await answer.wait())
+    if answer is None or isinstance(answer, ProduceResponse):
+        return answer
+    return await answer
+
+
+def write_batches(
+    node: Node, ctx: Context, request: ProduceRequest, admission: Admission | None
+) -> Answer:
+    """Append what is acceptable; answer when it is as durable as `acks` asks."""
     acks = request.acks
     now_ms = node.clock.now_ms()
     by_id = ctx.api_version >= TOPIC_ID_VERSION
@@ -106,22 +156,19 @@ def produce(
             results.append(result)
             partition = node.partitions.get(name, data.index) if name is not None else None
             if partition is None:
-                unknown_id = by_id and name is None
-                refuse(
-                    result,
-                    ErrorCode.UNKNOWN_TOPIC_ID
-                    if unknown_id
-                    else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                )
+                unknown = ErrorCode.UNKNOWN_TOPIC_ID
+                if name is not None:
+                    unknown = node.partitions.why_not(name, data.index)
+                refuse(result, unknown)
                 continue
             if not partition.opaque and must_be_walked(partition, data.records):
                 # The receive buffer is gone by the time a worker has done its part.
                 data.records = memoryview(bytearray(data.records or b""))
                 unpacked.append((partition, data, result))
                 continue
-            end_offset = append(partition, data, ctx.api_version, acks, now_ms, result)
-            if acks == ACKS_ALL and partition.log.high_watermark < end_offset:
-                targets.append((partition, end_offset, result))
+            end_offset = append(partition, data, ctx.api_version, acks, now_ms, result, admission)
+            if acks == ACKS_ALL:
+                await_durable(targets, partition, end_offset, result, admission)
         topics.append(
             TopicProduceResponse(
                 name=topic.name, topic_id=topic.topic_id, partition_responses=results
@@ -129,7 +176,7 @@ def produce(
         )
     response = ProduceResponse(responses=topics)
     if unpacked:
-        return produce_walked(node, ctx, request, unpacked, targets, response)
+        return produce_walked(node, ctx, request, unpacked, targets, response, admission)
     if targets:
         return park(node, request, targets, response, Pending(holds_line=False))
     if acks:
@@ -147,6 +194,22 @@ def hang_up_on_errors(response: ProduceResponse) -> None:
                     f"a produce with acks=0 to {topic.name}-{result.index} failed: "
                     f"{result.error_message}"
                 )
+
+
+def await_durable(
+    targets: list[Target],
+    partition: Partition,
+    end_offset: int,
+    result: PartitionProduceResponse,
+    admission: Admission | None,
+) -> None:
+    """Add what an acks=all produce of one batch has to wait for, if anything."""
+    if partition.log.high_watermark < end_offset:
+        targets.append((partition, end_offset, result))
+    if admission is not None and end_offset >= 0:
+        state = admission.durable_at()
+        if state is not None:
+            targets.append((*state, result))
 
 
 def park(
@@ -185,6 +248,7 @@ async def produce_walked(
     unpacked: list[tuple[Partition, PartitionProduceData, PartitionProduceResponse]],
     targets: list[Target],
     response: ProduceResponse,
+    admission: Admission | None,
 ) -> ProduceResponse | None:
     """Finish a produce some of whose batches had to be looked into or packed anew.
 
@@ -195,14 +259,14 @@ async def produce_walked(
             assert data.records is not None
             data.records = await walked(node, partition, data.records)
         except KafkaError as refused:
-            refuse(result, refused.code, refused.message)
+            refuse_batch(result, refused)
             continue
         now_ms = node.clock.now_ms()
         end_offset = append(
-            partition, data, ctx.api_version, request.acks, now_ms, result, walked=True
+            partition, data, ctx.api_version, request.acks, now_ms, result, admission, walked=True
         )
-        if request.acks == ACKS_ALL and partition.log.high_watermark < end_offset:
-            targets.append((partition, end_offset, result))
+        if request.acks == ACKS_ALL:
+            await_durable(targets, partition, end_offset, result, admission)
     if targets:
         pending = park(node, request, targets, response, Pending())
         return cast(ProduceResponse, await pending.wait())
@@ -218,7 +282,10 @@ async def walked(node: Node, partition: Partition, records: memoryview) -> memor
     codec = codec_wanted(header, config)
     try:
         if codec is not None:
-            records = memoryview(await node.workers.run(recompress, bytes(records), codec))
+            packed = await node.workers.run(
+                recompress, bytes(records), codec, config.compression_level
+            )
+            records = memoryview(packed)
         if config.is_compacted:
             await node.workers.run(check_keys, bytes(records))
     except WorkerError as error:
@@ -233,6 +300,7 @@ def append(
     acks: int,
     now_ms: int,
     result: PartitionProduceResponse,
+    admission: Admission | None,
     *,
     walked: bool = False,
 ) -> int:
@@ -257,10 +325,13 @@ def append(
         if len(data.records) >= HEADER_BYTES:
             attributes = data.records[CODEC_AT]
             if attributes & TRANSACTIONAL_BIT:
-                check_batch(data.records, 0, len(data.records))  # a flipped bit is not a wish
-                raise KafkaError(
-                    ErrorCode.INVALID_TXN_STATE, "transactions are not supported by this broker"
-                )
+                if admission is None:
+                    check_batch(data.records, 0, len(data.records))  # a flipped bit is not a wish
+                    raise KafkaError(
+                        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+                        "records of a transaction need a transactional id",
+                    )
+                admission.check(partition, data.records)
             if api_version < ZSTD_VERSION and attributes & CODEC_MASK == Codec.ZSTD:
                 raise KafkaError(
                     ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
@@ -268,12 +339,22 @@ def append(
                 )
         info = partition.append(data.records, now_ms, keys_checked=walked)
     except KafkaError as refused:
-        refuse(result, refused.code, refused.message)
+        refuse_batch(result, refused)
         return -1
     result.base_offset = info.base_offset
     result.log_append_time_ms = info.append_time_ms
     result.log_start_offset = info.start_offset
     return info.last_offset + 1
+
+
+def refuse_batch(result: PartitionProduceResponse, refused: KafkaError) -> None:
+    """Make a partition's result the refusal of its batch, with the records that are to blame."""
+    refuse(result, refused.code, refused.message)
+    if isinstance(refused, InvalidRecords):
+        result.record_errors = [
+            BatchIndexAndErrorMessage(batch_index=place, batch_index_error_message=refused.message)
+            for place in refused.places
+        ]
 
 
 def refuse(result: PartitionProduceResponse, error: ErrorCode, message: str | None = None) -> None:

@@ -1,0 +1,23 @@
+"""ListPartitionReassignments (key 46), v0 (KIP-455)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.broker.registry import handles
+from headrace.protocol.api.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
+
+if TYPE_CHECKING:
+    from headrace.broker.context import Context
+    from headrace.broker.node import Node
+
+
+@handles(ListPartitionReassignmentsRequest, 0, 0)
+def list_partition_reassignments(
+    node: Node, ctx: Context, request: ListPartitionReassignmentsRequest
+) -> ListPartitionReassignmentsResponse:
+    """Nothing is ever on its way to another broker: there is only this one."""
+    return ListPartitionReassignmentsResponse(error_message=None)

@@ -1,0 +1,85 @@
+"""WriteTxnMarkers (key 27), v1-2. v1: flexible. v2: transaction version (KIP-1228).
+
+Between brokers, and for administrators who end a transaction that hangs in a partition
+(`kafka-transactions.sh abort`). This node's own coordinator writes its markers without it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.broker.partition import Partition
+from headrace.broker.pending import Pending
+from headrace.broker.registry import handles
+from headrace.broker.transactions_markers import when_durable
+from headrace.coordinator.transactions.coordinator import BUMPING_VERSION
+from headrace.coordinator.transactions.effects import Producer
+from headrace.protocol.api.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from headrace.protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from headrace.broker.context import Context
+    from headrace.broker.node import Node
+
+
+@handles(WriteTxnMarkersRequest, 1, 2)
+def write_txn_markers(node: Node, ctx: Context, request: WriteTxnMarkersRequest) -> Pending:
+    """Write markers to partitions; answered when all of them are durable."""
+    written: list[tuple[Partition, int]] = []
+    results = [
+        WritableTxnMarkerResult(
+            producer_id=marker.producer_id,
+            topics=[
+                WritableTxnMarkerTopicResult(
+                    name=topic.name,
+                    partitions=[
+                        _write(node, marker, topic.name, index, written)
+                        for index in topic.partition_indexes
+                    ],
+                )
+                for topic in marker.topics
+            ],
+        )
+        for marker in request.markers
+    ]
+    pending = Pending()
+    response = WriteTxnMarkersResponse(markers=results)
+    when_durable(node, written, lambda: pending.resolve(response))
+    return pending
+
+
+def _write(
+    node: Node,
+    marker: WritableTxnMarker,
+    topic: str,
+    index: int,
+    written: list[tuple[Partition, int]],
+) -> WritableTxnMarkerPartitionResult:
+    producer = Producer(marker.producer_id, marker.producer_epoch)
+    try:
+        partition = node.partitions.get(topic, index)
+        if partition is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if marker.transaction_version >= BUMPING_VERSION:
+            _check_bumped(partition, producer)
+        end_offset = node.transactions.markers.append(
+            partition, producer, marker.transaction_result, marker.coordinator_epoch
+        )
+    except KafkaError as error:
+        return WritableTxnMarkerPartitionResult(partition_index=index, error_code=error.code)
+    written.append((partition, end_offset))
+    return WritableTxnMarkerPartitionResult(partition_index=index)
+
+
+def _check_bumped(partition: Partition, producer: Producer) -> None:
+    """Raise KafkaError for a marker that is late: each transaction has an epoch of its own."""
+    known = partition.log.producers.get(producer.id)
+    if known is not None and known.is_in_transaction and producer.epoch <= known.epoch:
+        raise KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH)

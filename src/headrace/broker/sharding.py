@@ -1,0 +1,142 @@
+"""A coordinator of many shards: its topic, made on first use, and which shard a key lives in."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from headrace.broker.shard import Shard
+from headrace.coordinator.partitioning import partition_for
+from headrace.protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from headrace.broker.node import Node
+    from headrace.broker.partition import Partition
+
+ShardT = TypeVar("ShardT", bound=Shard[Any])
+
+# A start waits this long for the shards to be loaded; what takes longer goes on beside serving.
+LOAD_GRACE_SECONDS = 1.0
+
+# Clients ask for the same keys again and again; the hash of a name costs as much as a heartbeat.
+_partition_for = lru_cache(maxsize=10_000)(partition_for)
+
+
+class Sharded(ABC, Generic[ShardT]):
+    """All shards of one coordinator that this node has."""
+
+    def __init__(self, node: Node, topic: str, partition_count: int) -> None:
+        self.node = node
+        self._topic = topic
+        self._partition_count = partition_count
+        # By partition; one whose disk is offline is missing.
+        self._shards: dict[int, ShardT] = {}
+        self._creating = asyncio.Lock()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    # What each kind of coordinator adds.
+
+    @abstractmethod
+    def topic_config(self) -> Mapping[str, str]:
+        """The settings that the topic is made with."""
+
+    @abstractmethod
+    def new_shard(self, partition: Partition) -> ShardT:
+        """The shard that lives in a partition, not yet loaded."""
+
+    def loaded(self) -> None:
+        """Every shard that can be loaded is; nothing more to do, for most."""
+
+    # Life.
+
+    async def start(self) -> None:
+        """Load the shards; a long log goes on loading while the node serves."""
+        if self._topic in self.node.catalog.topics:
+            loading = self._open_shards()
+            await asyncio.wait([loading], timeout=LOAD_GRACE_SECONDS)
+        else:
+            self.loaded()
+
+    async def close(self) -> None:
+        """Answer everybody who waits for a shard, and write what is still open."""
+        self._closed = True
+        for task in tuple(self._tasks):
+            task.cancel()
+        for shard in self._shards.values():
+            shard.write_open()
+            shard.unload()
+
+    def _open_shards(self) -> asyncio.Task[None]:
+        count = self.node.catalog.topics[self._topic].partitions
+        shards: dict[int, ShardT] = {}
+        for index in range(count):
+            partition = self.node.partitions.get(self._topic, index)
+            if partition is not None:  # else its disk is offline
+                shards[index] = self.new_shard(partition)
+        self._partition_count = count
+        self._shards = shards
+        task = self.node.loop.create_task(self._load(shards.values()))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _load(self, shards: Iterable[ShardT]) -> None:
+        # Those without records first: what is new need not wait for what is old.
+        for shard in sorted(shards, key=lambda shard: shard.partition.log.size_bytes):
+            await shard.load()
+        self.loaded()
+
+    async def ensure_topic(self) -> None:
+        """Make the topic if it is not there; KafkaError if it cannot be.
+
+        Durable when it returns; on cancel it is made all the same.
+        """
+        async with self._creating:
+            if self._topic not in self.node.catalog.topics:
+                await self.node.topics.create_internal(
+                    self._topic, partitions=self._partition_count, config=self.topic_config()
+                )
+            if not self._shards:
+                await self._open_shards()
+
+    # Requests.
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every shard there is can be asked; always so before the topic is made."""
+        topic = self.node.catalog.topics.get(self._topic)
+        return topic is None or (
+            len(self._shards) == topic.partitions
+            and not any(shard.error for shard in self._shards.values())
+        )
+
+    def partition_of(self, key: str) -> int:
+        """The partition of the topic that a key lives in."""
+        return _partition_for(key, self._partition_count)
+
+    def shard_of(self, key: str) -> ShardT:
+        """The shard of a key; KafkaError when it cannot be asked now."""
+        if self._closed:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        shard = self._shards.get(_partition_for(key, self._partition_count))
+        if shard is None:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR)
+        if shard.error:
+            raise KafkaError(shard.error)
+        return shard
+
+    def shard_at(self, index: int) -> ShardT | None:
+        """The shard of a partition, in whatever state it is."""
+        return self._shards.get(index)
+
+    def shards(self) -> Iterable[ShardT]:
+        """Every shard that can be asked now; KafkaError while some are still loading."""
+        for shard in self._shards.values():
+            if shard.error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                raise KafkaError(shard.error)
+            if not shard.error:
+                yield shard

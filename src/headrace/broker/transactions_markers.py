@@ -1,0 +1,175 @@
+"""Writing the markers of decided transactions, and waiting until every one is durable.
+
+A decision is final, so its markers are written however long it takes: what cannot be written now
+(a full disk) is tried again, what is on an offline disk waits for the next start, and what is on a
+deleted topic is left out. After a crash markers are written again: one that is there already is
+left out, or does no harm because nothing came after it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from headrace.broker.partition import Partition
+from headrace.broker.purgatory import Waiting
+from headrace.coordinator.transactions.effects import Ending, Producer
+from headrace.coordinator.transactions.records import TopicPartition
+from headrace.metadata.topic_names import CONSUMER_OFFSETS
+from headrace.protocol.control import ControlType, EndTransactionMarker, build_marker
+from headrace.protocol.errors import ErrorCode, KafkaError
+from headrace.storage import Origin
+
+if TYPE_CHECKING:
+    from headrace.broker.node import Node
+
+# Leadership of `__transaction_state` never moves on a single node, so this never rises.
+COORDINATOR_EPOCH = 0
+RETRY_MS = 1_000
+# How long a sync may take before the log tells of it; the wait goes on.
+PATIENCE_MS = 30_000
+
+log = logging.getLogger(__name__)
+
+
+class Markers:
+    """Writes markers to the partitions of this node."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    def settle(self, ending: Ending, done: Callable[[], None]) -> None:
+        """Write a marker to each partition of a transaction; `done` when all are durable."""
+        self._settle(ending, ending.partitions, done, RETRY_MS)
+
+    def _settle(
+        self,
+        ending: Ending,
+        partitions: Iterable[TopicPartition],
+        done: Callable[[], None],
+        retry_ms: int,
+    ) -> None:
+        node = self._node
+        written: list[tuple[Partition, int]] = []
+        left: list[TopicPartition] = []
+        for topic, index in sorted(partitions):
+            partition = node.partitions.get(topic, index)
+            if partition is None and topic not in node.catalog.topics:
+                continue  # deleted: nobody will read what the transaction wrote
+            if partition is not None and self._is_settled(partition, ending):
+                continue
+            try:
+                if partition is None:
+                    raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "its disk is offline")
+                end = self.append_own(partition, ending.producer, ending.committed)
+            except KafkaError as error:
+                if error.code is ErrorCode.INVALID_PRODUCER_EPOCH:
+                    # Under a newer epoch an administrator has ended the transaction there.
+                    log.warning("no marker of %r in %s-%d: %s", ending, topic, index, error)
+                    continue
+                if retry_ms == RETRY_MS:
+                    log.error(
+                        "transaction %r cannot be ended in %s-%d yet: %s",
+                        ending.transactional_id,
+                        topic,
+                        index,
+                        error,
+                    )
+                left.append((topic, index))
+            else:
+                written.append((partition, end))
+        if left:
+            again_ms = min(2 * retry_ms, PATIENCE_MS)
+
+            def durable() -> None:
+                node.real_timers.call_later(
+                    retry_ms, lambda: self._settle(ending, left, done, again_ms)
+                )
+
+            when_durable(node, written, durable)
+        else:
+            when_durable(node, written, done)
+
+    def _is_settled(self, partition: Partition, ending: Ending) -> bool:
+        """Whether the marker is there already; what is open then is a later transaction's."""
+        known = partition.log.producers.get(ending.producer.id)
+        return ending.has_own_epoch and known is not None and known.epoch >= ending.producer.epoch
+
+    def append_own(self, partition: Partition, producer: Producer, committed: bool) -> int:
+        """Append a marker of this node's coordinator; as `append`."""
+        known = partition.log.producers.get(producer.id)
+        # No other coordinator is there to be fenced; but an administrator may claim any epoch.
+        epoch = max(COORDINATOR_EPOCH, known.coordinator_epoch if known is not None else 0)
+        return self.append(partition, producer, committed, epoch)
+
+    def append(
+        self, partition: Partition, producer: Producer, committed: bool, coordinator_epoch: int
+    ) -> int:
+        """Append one marker; the offset behind it. Raises KafkaError if it is refused."""
+        error = partition.error
+        if error:
+            raise KafkaError(error)
+        node = self._node
+        now_ms = node.clock.now_ms()
+        kind = ControlType.COMMIT if committed else ControlType.ABORT
+        marker = build_marker(
+            EndTransactionMarker(kind, coordinator_epoch),
+            producer_id=producer.id,
+            producer_epoch=producer.epoch,
+            timestamp=now_ms,
+        )
+        if partition.topic == CONSUMER_OFFSETS:
+            shard = node.groups.shard_at(partition.index)
+            if shard is not None:
+                return shard.end_transaction(marker, producer.id, committed)
+        return partition.append(memoryview(marker), now_ms, Origin.COORDINATOR).last_offset + 1
+
+
+class MarkersWaiting(Waiting):
+    """Markers that are written and not yet all durable."""
+
+    __slots__ = ("_done", "_node", "_written")
+
+    def __init__(
+        self, node: Node, written: list[tuple[Partition, int]], done: Callable[[], None]
+    ) -> None:
+        super().__init__()
+        self._node = node
+        self._written = written
+        self._done = done
+
+    def try_complete(self) -> bool:
+        for partition, end_offset in self._written:
+            if partition.log.high_watermark < end_offset and not partition.deleted:
+                return False
+        # What this sets off may write to the same partitions, and wake them.
+        done, self._done = self._done, _nothing
+        done()
+        return True
+
+    def expire(self) -> None:
+        late = [
+            f"{partition.topic}-{partition.index}"
+            for partition, end_offset in self._written
+            if partition.log.high_watermark < end_offset
+        ]
+        log.warning("transaction markers in %s are still not durable", ", ".join(late))
+        when_durable(self._node, self._written, self._done)
+
+
+def _nothing() -> None:
+    """Whoever waited has been told."""
+
+
+def when_durable(
+    node: Node, written: list[tuple[Partition, int]], done: Callable[[], None]
+) -> None:
+    """Call `done` when every partition is durable up to its offset; syncs start at once."""
+    waiting = MarkersWaiting(node, written, done)
+    if waiting.try_complete():
+        return
+    partitions = [partition for partition, _ in written]
+    node.produces.park(waiting, partitions, PATIENCE_MS)
+    for partition in partitions:
+        partition.sync()
