@@ -1,25 +1,37 @@
-"""The examples of docs/cli.md print what the page says."""
+"""The examples of the pages on the command line print what the pages say."""
 
 from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+from tests.cli.tool import Headrace
+
 if TYPE_CHECKING:
     from headrace.testing import BrokerThread
 
-PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = ("cli.md", "groups.md", "transactions.md")
 TIMEOUT_SECONDS = 60
+# A command with one of these needs a shell.
+SHELL = frozenset("|<>$&;")
 
 
-def examples() -> list[tuple[str, str]]:
+def programs(page: str) -> list[tuple[str, str]]:
+    """Python blocks of the page that open with their file's name, with that name."""
+    return re.findall(r"```python\n# (\w+\.py)\n(.*?)```", page, re.DOTALL)
+
+
+def examples(page: str) -> list[tuple[str, str]]:
     """Commands of the page in order, each with the output that follows it."""
     found: list[tuple[str, str]] = []
-    for block in re.findall(r"```console\n(.*?)```", PAGE.read_text(), re.DOTALL):
+    for block in re.findall(r"```console\n(.*?)```", page, re.DOTALL):
         for line in block.splitlines(keepends=True):
             if line.startswith("$ "):
                 found.append((line[2:].strip(), ""))
@@ -35,9 +47,18 @@ def matches(expected: str, printed: str) -> bool:
     return re.fullmatch(pattern, printed.rstrip("\n")) is not None
 
 
+@pytest.mark.parametrize("name", PAGES)
 def test_every_example_of_the_page_prints_what_it_says(
-    broker: BrokerThread, tmp_path: Path
+    headrace: Headrace,
+    broker: BrokerThread,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
 ) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = (DOCS / name).read_text()
+    for file, program in programs(page):
+        (tmp_path / file).write_text(program)
     shim = tmp_path / "bin" / "headrace"
     shim.parent.mkdir()
     shim.write_text(f'#!/bin/sh\nexec "{sys.executable}" -P -m headrace "$@"\n')
@@ -46,11 +67,16 @@ def test_every_example_of_the_page_prints_what_it_says(
         **os.environ,
         "HEADRACE_BOOTSTRAP": broker.bootstrap,
         "DATA": str(broker.data_dir),
-        "PATH": f"{shim.parent}:{os.environ['PATH']}",
+        "PATH": f"{shim.parent}:{Path(sys.executable).parent}:{os.environ['PATH']}",
     }
-    commands = examples()
+    commands = examples(page)
     assert commands
     for command, expected in commands:
+        if command.startswith("headrace ") and not set(command) & SHELL:
+            # A new Python for every command would take most of the time.
+            printed = headrace(*shlex.split(command)[1:]).stdout
+            assert matches(expected, printed), f"$ {command}\n{printed}"
+            continue
         done = subprocess.run(
             ["bash", "-o", "pipefail", "-c", command],
             capture_output=True,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headrace.cli import bench, consume, doctor, log, produce, settings, topic
+from headrace.cli import bench, consume, doctor, group, log, produce, settings, topic, txn
 from headrace.cli.serve_options import (
     ConfigOption,
     DataDirOption,
@@ -101,6 +101,8 @@ def _serve_options(
 app.command()(produce.produce)
 app.command()(consume.consume)
 app.add_typer(topic.app, name="topic")
+app.add_typer(group.app, name="group")
+app.add_typer(txn.app, name="txn")
 app.add_typer(log.app, name="log")
 app.command()(settings.settings)
 app.command()(doctor.doctor)

@@ -11,23 +11,30 @@ import typer
 from headrace.cli.errors import CliError
 
 CHECKOUT = Path(__file__).parents[3]
+# The bench has its own options, and its own help.
+PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 
 app = typer.Typer(help="Compare with other brokers on this machine.", no_args_is_help=True)
 
 
-@app.command(
-    context_settings={
-        "allow_extra_args": True,
-        "ignore_unknown_options": True,
-        "help_option_names": [],
-    }
-)
+@app.command(context_settings=PASSED_ON)
 def broker(context: typer.Context) -> None:
     """Headrace beside Apache Kafka under the same load; `--help` shows the bench's own options."""
+    run("broker", context.args)
+
+
+@app.command(context_settings=PASSED_ON)
+def groups(context: typer.Context) -> None:
+    """The same for rebalances, offset commits, transactions and a coordinator's start."""
+    run("groups", context.args)
+
+
+def run(name: str, arguments: list[str]) -> None:
+    """Run a bench of the checkout and exit as it does."""
     if not (CHECKOUT / "benchmarks" / "__main__.py").is_file():
         raise CliError(
             "the benchmarks are not part of the installed package",
-            "run ./headrace bench broker in a checkout of the source",
+            f"run ./headrace bench {name} in a checkout of the source",
         )
-    command = [sys.executable, "-m", "benchmarks", "broker", *context.args]
+    command = [sys.executable, "-m", "benchmarks", name, *arguments]
     raise typer.Exit(subprocess.run(command, cwd=CHECKOUT, check=False).returncode)

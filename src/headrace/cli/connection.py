@@ -42,7 +42,7 @@ PropertyOption = Annotated[
 def client_config(bootstrap: str, properties: list[str] | None) -> dict[str, Any]:
     """Settings of a confluent-kafka client, after a look whether anybody answers there."""
     given = parse_pairs(properties, "-X")
-    _check_reachable(bootstrap)
+    check_reachable(bootstrap)
     # librdkafka writes connection trouble to standard error by itself; these commands report it.
     return {"bootstrap.servers": bootstrap, "log_level": 0, **given}
 
@@ -99,7 +99,8 @@ def explain(error: Any, bootstrap: str) -> tuple[str, str]:
     return error.str() or error.name(), hints.get(error.code(), "")
 
 
-def _check_reachable(bootstrap: str) -> None:
+def check_reachable(bootstrap: str) -> None:
+    """Say at once when nobody listens there."""
     # The library retries for half a minute before it reports a refused connection.
     problem = ""
     for server in filter(None, bootstrap.split(",")):

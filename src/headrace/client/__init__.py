@@ -1,0 +1,1 @@
+"""What speaks to a cluster over the wire, whoever built it."""

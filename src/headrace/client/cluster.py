@@ -1,0 +1,202 @@
+"""A cluster as the wire shows it: its brokers, who leads and who coordinates, asked directly."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from enum import IntEnum
+from functools import partial
+from types import TracebackType
+from typing import NamedTuple, Self, TypeVar
+
+from headrace.client.refusals import refused
+from headrace.client.security import Security
+from headrace.client.wire import AnswerT, Wire
+from headrace.protocol.api.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from headrace.protocol.api.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
+from headrace.protocol.errors import ErrorCode, KafkaError
+from headrace.protocol.schema import VERSION_MAX, Message
+
+PAUSE_SECONDS = 0.1
+# The last version that asks for one coordinator; later ones ask for many.
+FIND_ONE_VERSION = 3
+
+T = TypeVar("T")
+
+
+class CoordinatorOf(IntEnum):
+    """What a coordinator coordinates."""
+
+    GROUP = 0
+    TRANSACTION = 1
+
+
+class BrokerAddress(NamedTuple):
+    """Where a broker is."""
+
+    node_id: int
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.node_id} ({self.host}:{self.port})"
+
+
+class Cluster:
+    """Asks the right broker and asks again while a refusal is a passing one; a context manager.
+
+    A refusal that stays is a KafkaError, a cluster that does not answer an OSError.
+    """
+
+    def __init__(
+        self, bootstrap: Sequence[tuple[str, int]], security: Security, timeout_s: float = 30.0
+    ) -> None:
+        self._bootstrap = bootstrap
+        self._security = security
+        self._timeout_s = timeout_s
+        self._wires: dict[tuple[str, int], Wire] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for wire in self._wires.values():
+            wire.close()
+
+    def connect(self, host: str, port: int) -> Wire:
+        """A connection of its own, for a request that is answered late; the caller closes it."""
+        return Wire(host, port, self._security, self._timeout_s)
+
+    def brokers(self) -> list[BrokerAddress]:
+        """The brokers that are up."""
+        return _brokers(self._metadata([]))
+
+    def topics(self, names: Iterable[str] | None = None) -> list[MetadataResponseTopic]:
+        """Topics with their partitions: these, or all; one that is not there has an error code."""
+        asked = None if names is None else [MetadataRequestTopic(name=name) for name in names]
+        return self._metadata(asked).topics
+
+    def coordinator(self, of: CoordinatorOf, key: str) -> BrokerAddress:
+        """The broker that coordinates a group or a transactional id."""
+
+        def find() -> FindCoordinatorResponse:
+            return self._any().ask(
+                FindCoordinatorRequest(key=key, key_type=of),
+                FindCoordinatorResponse,
+                FIND_ONE_VERSION,
+            )
+
+        found = self.insist(find, lambda answer: (answer.error_code, answer.error_message))
+        return BrokerAddress(found.node_id, found.host, found.port)
+
+    def ask_broker(
+        self,
+        broker: BrokerAddress,
+        request: Message,
+        answer: type[AnswerT],
+        version_max: int = VERSION_MAX,
+    ) -> AnswerT:
+        """Ask one broker, once."""
+        return self._wire(broker.host, broker.port).ask(request, answer, version_max)
+
+    def ask_brokers(
+        self,
+        request: Message,
+        answer: type[AnswerT],
+        refusal: Callable[[AnswerT], tuple[int, str | None]],
+    ) -> list[tuple[BrokerAddress, AnswerT]]:
+        """Ask every broker, for what each of them knows only a part of."""
+        return [
+            (broker, self.insist(partial(self.ask_broker, broker, request, answer), refusal))
+            for broker in self.brokers()
+        ]
+
+    def ask_coordinator(
+        self,
+        of: CoordinatorOf,
+        key: str,
+        request: Message,
+        answer: type[AnswerT],
+        refusal: Callable[[AnswerT], tuple[int, str | None]],
+        version_max: int = VERSION_MAX,
+    ) -> AnswerT:
+        """Ask the coordinator of a key; `refusal` finds error code and message in the answer."""
+
+        def ask() -> AnswerT:
+            return self.ask_broker(self.coordinator(of, key), request, answer, version_max)
+
+        return self.insist(ask, refusal)
+
+    def ask_leader(
+        self,
+        topic: str,
+        partition: int,
+        request: Message,
+        answer: type[AnswerT],
+        refusal: Callable[[AnswerT], tuple[int, str | None]],
+    ) -> AnswerT:
+        """Ask the leader of a partition; `refusal` finds error code and message in the answer."""
+        return self.insist(
+            lambda: self.ask_broker(self._leader(topic, partition), request, answer), refusal
+        )
+
+    def insist(self, attempt: Callable[[], T], refusal: Callable[[T], tuple[int, str | None]]) -> T:
+        """Try again while what refuses is passing, such as a coordinator that is still loading."""
+        deadline = time.monotonic() + self._timeout_s
+        while True:
+            answer = attempt()
+            code, message = refusal(answer)
+            if not code:
+                return answer
+            error = refused(code, message)
+            if not error.code.retriable or time.monotonic() > deadline:
+                raise error
+            time.sleep(PAUSE_SECONDS)
+
+    def _leader(self, topic: str, partition: int) -> BrokerAddress:
+        metadata = self._metadata([MetadataRequestTopic(name=topic)])
+        leaders = {
+            found.partition_index: found.leader_id
+            for known in metadata.topics
+            for found in known.partitions
+        }
+        if partition not in leaders:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        for broker in _brokers(metadata):
+            if broker.node_id == leaders[partition]:
+                return broker
+        raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)
+
+    def _metadata(self, topics: list[MetadataRequestTopic] | None) -> MetadataResponse:
+        request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+        return self._any().ask(request, MetadataResponse)
+
+    def _any(self) -> Wire:
+        """A connection to whichever bootstrap server answers."""
+        problem = OSError("no bootstrap server is named")
+        for host, port in self._bootstrap:
+            try:
+                return self._wire(host, port)
+            except OSError as error:
+                problem = error
+        raise problem
+
+    def _wire(self, host: str, port: int) -> Wire:
+        wire = self._wires.get((host, port))
+        if wire is None or wire.is_closed:
+            wire = self._wires[host, port] = self.connect(host, port)
+        return wire
+
+
+def _brokers(metadata: MetadataResponse) -> list[BrokerAddress]:
+    return sorted(BrokerAddress(row.node_id, row.host, row.port) for row in metadata.brokers)

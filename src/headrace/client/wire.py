@@ -1,0 +1,146 @@
+"""One blocking connection that speaks the protocol itself, for calls that librdkafka lacks."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from types import TracebackType
+from typing import Self, TypeVar
+
+from headrace.client.refusals import refused
+from headrace.client.security import Security
+from headrace.protocol.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from headrace.protocol.api_keys import ApiKey
+from headrace.protocol.codec import decode, encode
+from headrace.protocol.errors import ErrorCode, KafkaError
+from headrace.protocol.headers import (
+    RequestHeader,
+    ResponseHeader,
+    request_header_version,
+    response_header_version,
+)
+from headrace.protocol.schema import VERSION_MAX, Message
+
+CLIENT_ID = "headrace"
+FRAME_BYTES_MAX = 1 << 30
+
+AnswerT = TypeVar("AnswerT", bound=Message)
+
+
+class Wire:
+    """A connection to one broker, secured and its versions agreed on; one request at a time.
+
+    OSError (TimeoutError among them) says that it broke; it is of no use afterwards.
+    """
+
+    def __init__(self, host: str, port: int, security: Security, timeout_s: float) -> None:
+        self.address = f"{host}:{port}"
+        self._correlation_id = 0
+        self._socket = socket.create_connection((host, port), timeout=timeout_s)
+        try:
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._socket = security.wrap(self._socket, host)
+            self._versions = self._agree()
+            security.authenticate(self)
+        except BaseException:
+            self.close()
+            raise
+
+    def ask(
+        self, request: Message, answer: type[AnswerT], version_max: int = VERSION_MAX
+    ) -> AnswerT:
+        """Send a request in the newest version that both sides know, and wait for its answer."""
+        try:
+            self.send(request, version_max)
+            return self.receive(request, answer, version_max)
+        except OSError:
+            # A late answer would be taken for that of the next request.
+            self.close()
+            raise
+
+    def send(self, request: Message, version_max: int = VERSION_MAX) -> None:
+        """Send a request; `receive` waits for its answer."""
+        self._send(request, self.version(request, version_max))
+
+    def receive(
+        self, request: Message, answer: type[AnswerT], version_max: int = VERSION_MAX
+    ) -> AnswerT:
+        """The answer to the request that was sent last."""
+        return self._receive(request, answer, self.version(request, version_max))
+
+    def version(self, request: Message, version_max: int = VERSION_MAX) -> int:
+        """The newest version of a request that both sides know; UNSUPPORTED_VERSION if none."""
+        assert request.API_KEY is not None
+        ours_min, ours_max = type(request).VERSIONS
+        theirs_min, theirs_max = self._versions.get(request.API_KEY, (0, -1))
+        version = min(ours_max, theirs_max, version_max)
+        if version < max(ours_min, theirs_min):
+            name = ApiKey(request.API_KEY).name.title().replace("_", "")
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_VERSION, f"the broker at {self.address} has no fit {name}"
+            )
+        return version
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it is of no use any more."""
+        return self._socket.fileno() < 0
+
+    def close(self) -> None:
+        """Hang up; what was asked may still be carried out."""
+        self._socket.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _agree(self) -> dict[int, tuple[int, int]]:
+        # Version 0 is the one that every broker answers, whatever its age.
+        request = ApiVersionsRequest()
+        self._send(request, 0)
+        answer = self._receive(request, ApiVersionsResponse, 0)
+        if answer.error_code:
+            raise refused(answer.error_code)
+        return {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
+
+    def _send(self, request: Message, version: int) -> None:
+        assert request.API_KEY is not None
+        self._correlation_id += 1
+        header = RequestHeader(
+            request_api_key=request.API_KEY,
+            request_api_version=version,
+            correlation_id=self._correlation_id,
+            client_id=CLIENT_ID,
+        )
+        frame = encode(header, request_header_version(request.API_KEY, version))
+        frame += encode(request, version)
+        self._socket.sendall(struct.pack(">i", len(frame)) + frame)
+
+    def _receive(self, request: Message, answer: type[AnswerT], version: int) -> AnswerT:
+        assert request.API_KEY is not None
+        (size,) = struct.unpack(">i", self._exactly(4))
+        if not 0 <= size <= FRAME_BYTES_MAX:
+            raise ConnectionError(f"what {self.address} says is not the Kafka protocol")
+        frame = self._exactly(size)
+        header_version = response_header_version(request.API_KEY, version)
+        body = len(encode(ResponseHeader(), header_version))
+        header = decode(ResponseHeader, header_version, frame[:body])
+        if header.correlation_id != self._correlation_id:
+            raise ConnectionError(f"{self.address} answered something else than was asked")
+        return decode(answer, version, frame, body)
+
+    def _exactly(self, size: int) -> bytes:
+        data = bytearray()
+        while len(data) < size:
+            part = self._socket.recv(min(size - len(data), 1 << 20))
+            if not part:
+                raise ConnectionError(f"{self.address} closed the connection")
+            data += part
+        return bytes(data)

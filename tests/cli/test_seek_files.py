@@ -1,0 +1,57 @@
+"""Files with the places of a group."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from headrace.cli.errors import CliError
+from headrace.cli.seek_files import read_places, write_places
+
+PLACES = {("orders", 0): 4, ("or,ders", 1): 6}
+
+
+@pytest.mark.parametrize("name", ["plan.csv", "plan", "plan.json"])
+def test_what_is_written_is_read_back(tmp_path: Path, name: str) -> None:
+    write_places(tmp_path / name, PLACES)
+    assert read_places(tmp_path / name, "shop") == PLACES
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "orders,0,4\n\norders,1,6\n",
+        '"shop","orders",0,4\n"shop","orders",1,6\nother,orders,0,9\n',
+        '[{"topic": "orders", "partition": 0, "offset": 4},'
+        ' {"group": "shop", "topic": "orders", "partition": 1, "offset": 6},'
+        ' {"group": "other", "topic": "orders", "partition": 2, "offset": 9}]',
+    ],
+)
+def test_kafkas_forms_are_read_for_one_group(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "plan"
+    file.write_text(text)
+    assert read_places(file, "shop") == {("orders", 0): 4, ("orders", 1): 6}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("orders,0\n", "line 1 has 2 fields"),
+        ("orders,0,x\n", "line 1 has no whole numbers"),
+        ("orders,-1,0\n", "negative"),
+        ("orders,0,1\norders,0,2\n", "line 2 names orders:0 a second time"),
+        ("other,orders,0,1\n", "no place for group 'shop'"),
+        ('[{"topic": "orders", "partition": 0}]', "entry 1 has no offset"),
+        ("[1]", "entry 1 is no object"),
+        ("[", "holds no places"),
+        ("", "no place for group"),
+    ],
+)
+def test_a_wrong_file_is_refused_with_the_line(tmp_path: Path, text: str, message: str) -> None:
+    file = tmp_path / "plan"
+    file.write_text(text)
+    with pytest.raises(CliError) as caught:
+        read_places(file, "shop")
+    assert message in caught.value.message
+    assert "topic,partition,offset" in caught.value.hint
