@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import broker
+from benchmarks import broker, groups
 
-BENCHES = {"broker": broker.main}
+BENCHES = {bench.name: bench for bench in (broker.BENCH, groups.BENCH)}
 
 if __name__ == "__main__":
     if len(sys.argv) < 2 or sys.argv[1] not in BENCHES:
         sys.exit(f"usage: python -m benchmarks {'|'.join(BENCHES)} ...")
-    sys.exit(BENCHES[sys.argv[1]](sys.argv[2:]))
+    sys.exit(BENCHES[sys.argv[1]].main(sys.argv[2:]))

@@ -1,149 +1,206 @@
-"""`headrace bench broker`: Apache Kafka and Headrace in turn, same machine, same load, ratios."""
+"""`headrace bench broker`: the data path, starts, idle connections and Java's own tools."""
 
 from __future__ import annotations
 
-import argparse
-import json
-import shutil
-import sys
-import tempfile
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
+import time
 
-from rich.console import Console
+from benchmarks import java_tools, process
+from benchmarks.bench import Bench
+from benchmarks.figures import (
+    CPU_MB,
+    CPU_REQ,
+    MB_S,
+    MEMORY,
+    MEMORY_PSS,
+    REQ_S,
+    Figure,
+    Load,
+    bounded,
+    cost,
+    rate,
+)
+from benchmarks.generator import Generator
+from benchmarks.peers import Running
+from benchmarks.trial import MEGABYTE, Trial
 
-from benchmarks import generator, machine, report
-from benchmarks.figures import PARTS, Row, compare, doubts
-from benchmarks.peers import Headrace, Kafka, Peer
-from benchmarks.trial import FULL, QUICK, Trial
+_MANY_PARTITIONS = 1000
+_IDLE_CONNECTIONS = 5000
 
-ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "benchmarks.md"
-PLOT = ROOT / "docs" / "img" / "bench-broker.svg"
+_MB_BATCH = {"records": 1000, "size": 1000, "connections": 4, "in_flight": 5}
+_SMALL_BATCH = {"records": 100, "size": 100, "connections": 4, "in_flight": 5}
+_SINGLE = {"records": 1, "size": 100, "connections": 16, "in_flight": 5}
+_ONE_AT_A_TIME = {"records": 1, "size": 100, "connections": 1, "in_flight": 1}
 
-_DESCRIPTORS = 16_384
-_TABLE_COLUMNS = 130  # where standard output is not a terminal
-_DISK_BYTES_NEEDED = 12_000_000_000
+LOADS = (
+    Load(
+        "produce-1mb",
+        "produce",
+        {**_MB_BATCH, "acks": 1},
+        {
+            MB_S: rate("produce-1mb", "produce, 1 MB batches, acks=1", "MB/s", 1.5),
+            CPU_MB: cost("produce-1mb-cpu", "  broker CPU per MB", "ms", 0.5),
+        },
+    ),
+    Load(
+        "produce-100x100",
+        "produce",
+        {**_SMALL_BATCH, "acks": 1},
+        {
+            REQ_S: rate("produce-100x100", "produce, 100 x 100 B batches, acks=1", "req/s", 2.5),
+            CPU_REQ: cost("produce-100x100-cpu", "  broker CPU per request", "µs", 0.5),
+        },
+    ),
+    Load(
+        "produce-single",
+        "produce",
+        {**_SINGLE, "acks": 1},
+        {
+            REQ_S: rate(
+                "produce-single", "produce, single 100 B, 16 connections, acks=1", "req/s", 1.5
+            ),
+            CPU_REQ: cost("produce-single-cpu", "  broker CPU per request", "µs", 0.5),
+        },
+    ),
+    Load(
+        "latency",
+        "produce",
+        {**_ONE_AT_A_TIME, "acks": 1},
+        {
+            "p50": cost("latency-p50", "one request at a time, acks=1, p50", "ms", 0.5),
+            "p99": cost("latency-p99", "  p99", "ms", 0.5),
+            "p999": cost("latency-p999", "  p99.9", "ms"),
+            CPU_REQ: cost("latency-cpu", "  broker CPU per request", "µs", 0.5),
+        },
+    ),
+    Load(
+        "fetch-1mb",
+        "fetch",
+        {"connections": 4, "bytes": 1 << 20},
+        {
+            MB_S: rate("fetch-1mb", "fetch, 1 MB, 4 connections", "MB/s", 1.3),
+            CPU_MB: cost("fetch-1mb-cpu", "  broker CPU per MB", "ms", 0.5),
+        },
+        fill_bytes=400_000_000,
+    ),
+    Load(
+        "produce-1mb-all",
+        "produce",
+        {**_MB_BATCH, "acks": -1},
+        {
+            MB_S: rate("produce-1mb-all", "produce, 1 MB batches, acks=all", "MB/s", 1.0),
+            CPU_MB: cost("produce-1mb-all-cpu", "  broker CPU per MB", "ms"),
+        },
+    ),
+    Load(
+        "produce-single-all",
+        "produce",
+        {**_SINGLE, "acks": -1},
+        {
+            REQ_S: rate("produce-single-all", "produce, single 100 B, acks=all", "req/s"),
+            CPU_REQ: cost("produce-single-all-cpu", "  broker CPU per request", "µs"),
+        },
+    ),
+    Load(
+        "produce-idempotent",
+        "produce",
+        {**_SINGLE, "acks": -1, "idempotent": True},
+        {
+            REQ_S: rate(
+                "produce-idempotent", "produce, single 100 B, idempotent, acks=all", "req/s", None
+            ),
+        },
+    ),
+    Load(
+        "latency-all",
+        "produce",
+        {**_ONE_AT_A_TIME, "acks": -1},
+        {
+            "p50": cost("latency-all-p50", "one request at a time, acks=all, p50", "ms"),
+            "p99": cost("latency-all-p99", "  p99", "ms"),
+        },
+    ),
+)
 
+JAVA_PRODUCE = rate(
+    "java-produce", "Java ProducerPerformance, 1 KB, its defaults (acks=all)", "MB/s"
+)
+JAVA_PRODUCE_P99 = cost("java-produce-p99", "  p99", "ms")
+JAVA_CONSUME = rate("java-consume", "Java ConsumerPerformance", "MB/s")
+START_EMPTY = bounded("start-empty", "start to first answer, empty folder", "s", 0.5)
+START_FULL = bounded("start-1000", "start to 1,000 partitions served, after a clean stop", "s", 2.0)
+CREATE_TOPIC = bounded("create-1000", "create a topic of 1,000 partitions", "s")
+IDLE = bounded("idle-5000", "resident memory with 5,000 idle connections", "MB", 250)
 
-def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """The options of the bench."""
-    parser = argparse.ArgumentParser(
-        prog="headrace bench broker",
-        description="Run Apache Kafka and Headrace one after the other under the same load.",
-    )
-    parser.add_argument("-o", "--output", choices=["table", "json"], default="table")
-    parser.add_argument("--quick", action="store_true", help="one short round, for a first look")
-    parser.add_argument("--rounds", type=int, help="interleaved rounds, the median counts (3)")
-    parser.add_argument(
-        "--only",
-        action="append",
-        choices=PARTS,
-        metavar="NAME",
-        help=f"measure only this; may be repeated: {', '.join(PARTS)}",
-    )
-    parser.add_argument("--peer", choices=["both", "kafka", "headrace"], default="both")
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="a broker setting for Headrace, to see what it costs",
-    )
-    parser.add_argument("--dir", type=Path, help="where the brokers' data goes (a cache folder)")
-    parser.add_argument(
-        "--write-docs", action="store_true", help="put the figures and the plot into docs/"
-    )
-    options = parser.parse_args(arguments)
-    if options.rounds is None:
-        options.rounds = 1 if options.quick else 3
-    if options.rounds < 1:
-        parser.error("--rounds begins at 1")
-    partial = options.quick or options.only or options.peer != "both" or options.set
-    if options.write_docs and partial:
-        parser.error("--write-docs needs a full run: every figure of both brokers at defaults")
-    return options
-
-
-def run(options: argparse.Namespace, progress: Console) -> tuple[list[Row], dict[str, Any]]:
-    """Measure what the options ask for; returns the rows and the whole document."""
-    program = generator.build()
-    machine.raise_descriptor_limit(_DESCRIPTORS)
-    parent = options.dir or generator.CACHE / "data"
-    parent.mkdir(parents=True, exist_ok=True)
-    if shutil.disk_usage(parent).free < _DISK_BYTES_NEEDED:
-        raise SystemExit(f"{parent} has less than 12 GB free; choose another folder with --dir")
-    with tempfile.TemporaryDirectory(dir=parent, prefix="bench-") as temporary:
-        folder = Path(temporary)
-        facts = machine.facts(folder)
-        for name, fact in facts.items():
-            progress.print(f"[dim]{name}: {fact}", soft_wrap=True)
-        kafka, headrace = Kafka(), Headrace(tuple(options.set))
-        trials = {
-            peer.name: _trial(peer, program, folder, options, progress)
-            for peer in (kafka, headrace)
-            if options.peer in ("both", peer.name)
-        }
-        for number in range(1, options.rounds + 1):
-            for name, trial in trials.items():
-                progress.log(f"round {number} of {options.rounds}, {name}")
-                trial.round()
-    values = {name: trial.values for name, trial in trials.items()}
-    rows = compare(values.get("headrace", {}), values.get("kafka", {}))
-    details = {
-        "versions": {"headrace": headrace.title, "kafka": kafka.title},
-        "quick": options.quick,
-        "doubts": doubts(values.get("kafka", {})),
-        "rounds": options.rounds,
-        "values": values,
-        "answers": {name: trial.answers for name, trial in trials.items()},
-    }
-    return rows, report.document(rows, facts, details)
-
-
-def _trial(
-    peer: Peer, program: Path, folder: Path, options: argparse.Namespace, progress: Console
-) -> Trial:
-    return Trial(
-        peer,
-        program,
-        folder / peer.name,
-        QUICK if options.quick else FULL,
-        options.only or PARTS,
-        lambda what: progress.log(f"[dim]{peer.name}: {what}"),
-    )
-
-
-def write_docs(rows: list[Row], result: dict[str, Any], command: str) -> None:
-    """Put the figures into the docs page and draw the plot beside it."""
-    titles = (result["versions"]["headrace"], result["versions"]["kafka"])
-    generated = report.markdown(rows, result["machine"], titles, command, result["doubts"])
-    PAGE.write_text(report.insert(PAGE.read_text(), generated))
-    report.plot(rows, PLOT, titles)
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Run the bench; 0 when it could be measured, whatever the figures say."""
-    options = parse(arguments)
-    progress = Console(stderr=True, log_path=False)
-    try:
-        rows, result = run(options, progress)
-    except generator.GeneratorError as error:
-        progress.print(f"[red]error:[/] {error}", markup=True)
-        return 1
-    if options.output == "json":
-        print(json.dumps(result, indent=2))
-    else:
-        versions = result["versions"]
-        out = Console(width=None if sys.stdout.isatty() else _TABLE_COLUMNS)
-        out.print(report.table(rows, versions["headrace"], versions["kafka"]))
-    for doubt in result["doubts"]:
-        progress.print(f"[yellow]doubtful:[/] {doubt}", soft_wrap=True)
-    if options.write_docs:
-        write_docs(rows, result, " ".join(["./headrace bench broker", *arguments]))
-    return 0
+FIGURES: tuple[Figure, ...] = (
+    *(figure for load in LOADS for figure in load.figures.values()),
+    MEMORY,
+    MEMORY_PSS,
+    START_EMPTY,
+    START_FULL,
+    CREATE_TOPIC,
+    IDLE,
+    JAVA_PRODUCE,
+    JAVA_PRODUCE_P99,
+    JAVA_CONSUME,
+)
 
 
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+class BrokerTrial(Trial):
+    """Measures what a broker does for producers and consumers without groups."""
+
+    def round(self) -> None:
+        if {"starts", "idle"} & set(self.parts):
+            self.fresh(self._starts_and_idle)
+        loads = [load for load in LOADS if load.name in self.parts]
+        if loads or "java" in self.parts:
+            self.fresh(lambda: self._loads(loads))
+
+    def _loads(self, loads: list[Load]) -> None:
+        running, generator, _ = self.start()
+        self.run_loads(running, generator, loads)
+        if "java" in self.parts:
+            self.say("Java perf tools")
+            self._java(running, generator)
+
+    def _starts_and_idle(self) -> None:
+        running, generator, served_s = self.start()
+        if "idle" in self.parts:
+            self.say("idle connections")
+            held = generator.hold(_IDLE_CONNECTIONS)
+            time.sleep(1.0)
+            self.record(IDLE, process.resident_bytes(running.pid) / MEGABYTE)
+            held.release()
+        if "starts" not in self.parts:
+            return
+        self.record(START_EMPTY, served_s)
+        self.say("1,000 partitions")
+        made = generator.run("create", topic="many", partitions=_MANY_PARTITIONS)
+        self.record(CREATE_TOPIC, float(made["seconds"]))
+        self.peer.stop()
+        _, _, served_s = self.start(topic="many", partitions=_MANY_PARTITIONS)
+        self.record(START_FULL, served_s)
+
+    def _java(self, running: Running, generator: Generator) -> None:
+        topic = "bench-java"
+        generator.run("create", topic=topic, partitions=4)
+        records = self.sizes.java_records
+        produced = java_tools.produce(running.bootstrap, topic, records)
+        consumed = java_tools.consume(running.bootstrap, topic, records)
+        self.answers.setdefault("java", []).append({"produce": produced, "consume": consumed})
+        self.record(JAVA_PRODUCE, produced["mb_per_second"])
+        self.record(JAVA_PRODUCE_P99, produced["p99_ms"])
+        self.record(JAVA_CONSUME, consumed["mb_per_second"])
+
+
+BENCH = Bench(
+    name="broker",
+    figures=FIGURES,
+    parts=(*(load.name for load in LOADS), "starts", "idle", "java"),
+    trial=BrokerTrial,
+    # On one Kafka node acks=1 and acks=all do almost the same work: the rows of a pair should
+    # agree.
+    controls=(
+        ("produce-1mb-cpu", "produce-1mb-all-cpu"),
+        ("produce-single-cpu", "produce-single-all-cpu"),
+    ),
+)

@@ -1,11 +1,14 @@
-"""Kafka's own performance tools, as a Java user would run them, against either broker."""
+"""Java clients, as a Java user would run them, against either broker."""
 
 from __future__ import annotations
 
+import json
 import re
+from pathlib import Path
 
 from tests.apache_kafka import java_tool
 
+_TRANSACTIONS = Path(__file__).parent / "java" / "Transactions.java"
 _RECORD_BYTES = 1000
 _WARM_SHARE = 4  # of the records, one in so many is the tool's own warm-up
 _JVM = ("-Xms256m", "-Xmx512m")
@@ -85,3 +88,20 @@ def parse_consumed(printed: str) -> dict[str, float]:
         "mb_per_second": float(row["fetch.MB.sec"]) * _MIB,
         "records": float(row["data.consumed.in.nMsg"]),
     }
+
+
+def transact(bootstrap: str, topic: str, seconds: float) -> dict[str, float]:
+    """A Java producer with its defaults that commits transactions of 10 records in turn."""
+    printed = java_tool(
+        str(_TRANSACTIONS), bootstrap, topic, str(seconds), jvm=_JVM, timeout_s=_TIMEOUT_S
+    )
+    return parse_transacted(printed)
+
+
+def parse_transacted(printed: str) -> dict[str, float]:
+    """The JSON object that the program prints last."""
+    lines = [line for line in printed.splitlines() if line.startswith("{")]
+    if not lines:
+        raise ValueError(f"the Java producer printed no result:\n{printed}")
+    done: dict[str, float] = json.loads(lines[-1])
+    return done

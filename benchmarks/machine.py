@@ -85,10 +85,15 @@ def raise_descriptor_limit(wanted: int) -> int:
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
-def folder_bytes(folder: Path) -> int:
-    """Bytes of disk that a folder's files take; files that vanish meanwhile count as nothing."""
+def folder_bytes(folder: Path, *, without: str | None = None) -> int:
+    """Bytes of disk that a folder's files take; files that vanish meanwhile count as nothing.
+
+    Folders inside whose names begin with `without` are left out.
+    """
     total = 0
-    for parent, _, names in os.walk(folder):
+    for parent, folders, names in os.walk(folder):
+        if without is not None:
+            folders[:] = [name for name in folders if not name.startswith(without)]
         for name in names:
             try:
                 total += os.lstat(os.path.join(parent, name)).st_blocks * 512

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import subprocess
@@ -50,8 +51,8 @@ class Peer(Protocol):
         """Begin to start in a folder and return at once, before it answers."""
         ...
 
-    def stop(self) -> None:
-        """Stop cleanly and wait for the end; the folder stays."""
+    def stop(self, *, kill: bool = False) -> None:
+        """Stop cleanly, or by SIGKILL, and wait for the end; the folder stays."""
         ...
 
 
@@ -76,9 +77,13 @@ class Headrace:
             self._process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
         return Running(bootstrap, self._process.pid, begun, folder)
 
-    def stop(self) -> None:
+    def stop(self, *, kill: bool = False) -> None:
         process, self._process = self._process, None
         if process is None:
+            return
+        if kill:
+            process.kill()
+            process.wait()
             return
         process.send_signal(signal.SIGTERM)
         try:
@@ -109,9 +114,11 @@ class Kafka:
         pid = _await(lambda: starting.done() or _has_pid(broker), lambda: broker.pid)
         return Running(broker.bootstrap, pid, started_at(pid), folder)
 
-    def stop(self) -> None:
+    def stop(self, *, kill: bool = False) -> None:
         broker, self._broker = self._broker, None
         if broker is not None:
+            if kill:
+                os.kill(broker.pid, signal.SIGKILL)
             broker.stop()
 
 

@@ -11,8 +11,6 @@ from rich.table import Table
 from benchmarks.figures import Figure, Row
 from benchmarks.machine import Facts
 
-_BEGIN = "<!-- bench broker: begin -->"
-_END = "<!-- bench broker: end -->"
 _MARKS = {True: "yes", False: "no", None: ""}
 
 
@@ -85,14 +83,19 @@ def document(rows: list[Row], facts: Facts, details: Mapping[str, Any]) -> dict[
 
 
 def markdown(
-    rows: list[Row], facts: Facts, titles: tuple[str, str], command: str, doubts: list[str]
+    name: str,
+    rows: list[Row],
+    facts: Facts,
+    titles: tuple[str, str],
+    command: str,
+    doubts: list[str],
 ) -> str:
-    """The generated part of the docs page."""
+    """A bench's generated part of the docs page."""
     own_title, peer_title = titles
     lines = [
         f"Measured on {facts['date']} by `{command}`: {own_title} beside {peer_title}.",
         "",
-        "![How many times better Headrace is](img/bench-broker.svg)",
+        f"![How many times better Headrace is](img/bench-{name}.svg)",
         "",
         f"| load | unit | {peer_title} | {own_title} | ratio | target | reached |",
         "|---|---|---:|---:|---:|---:|---|",
@@ -115,13 +118,14 @@ def markdown(
     return "\n".join(lines) + "\n"
 
 
-def insert(page: str, generated: str) -> str:
-    """The page with its generated part replaced; what people wrote around it stays."""
-    before, begin, rest = page.partition(_BEGIN)
-    _, end, after = rest.partition(_END)
+def insert(page: str, name: str, generated: str) -> str:
+    """The page with a bench's generated part replaced; what people wrote around it stays."""
+    first, last = f"<!-- bench {name}: begin -->", f"<!-- bench {name}: end -->"
+    before, begin, rest = page.partition(first)
+    _, end, after = rest.partition(last)
     if not begin or not end:
-        raise ValueError(f"the page has no {_BEGIN} ... {_END}")
-    return f"{before}{_BEGIN}\n{generated}{_END}{after}"
+        raise ValueError(f"the page has no {first} ... {last}")
+    return f"{before}{first}\n{generated}{last}{after}"
 
 
 def plot(rows: list[Row], path: Path, titles: tuple[str, str]) -> None:

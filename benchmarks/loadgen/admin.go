@@ -269,35 +269,19 @@ func (c *conn) offsets(topic string, partitions int, which int64) ([]int64, erro
 	return offsets, r.done()
 }
 
-func (c *conn) initProducerID() (id int64, epoch int16, err error) {
-	for deadline := time.Now().Add(answerTimeout); ; time.Sleep(50 * time.Millisecond) {
-		r, err := c.call(apiInitProducerID, 4, func(w *writer) {
-			w.nullString()
-			w.int32(60000)
-			w.int64(-1)
-			w.int16(-1)
-			w.tags()
-		})
-		if err != nil {
-			return 0, 0, err
-		}
-		r.int32() // throttle time
-		code := r.int16()
-		id, epoch = r.int64(), r.int16()
-		r.tags()
-		if code == 0 {
-			return id, epoch, r.done()
-		}
-		// 14 and 15: the coordinator is loading or not there yet, right after a start.
-		if (code != 14 && code != 15) || time.Now().After(deadline) {
-			return 0, 0, brokerError("InitProducerId", code, "")
-		}
-	}
+// codeError is an answer with an error code.
+type codeError struct {
+	api  string
+	code int16
+	text string
 }
 
-func brokerError(api string, code int16, text string) error {
+func (e codeError) Error() string {
+	text := e.text
 	if text != "" {
 		text = ": " + text
 	}
-	return fmt.Errorf("%s failed with error code %d%s", api, code, text)
+	return fmt.Sprintf("%s failed with error code %d%s", e.api, e.code, text)
 }
+
+func brokerError(api string, code int16, text string) error { return codeError{api, code, text} }

@@ -76,12 +76,17 @@ func (c *conn) responseWaits() bool {
 	return c.in.Buffered() >= 4+int(be.Uint32(head))
 }
 
-// call sends one request and waits for its response.
+// call sends one request and waits for its response, but not for ever.
 func (c *conn) call(api, version int16, body func(*writer)) (reader, error) {
-	w := newRequest(api, version)
-	body(w)
 	c.SetDeadline(time.Now().Add(answerTimeout))
 	defer c.SetDeadline(time.Time{})
+	return c.request(api, version, body)
+}
+
+// request is a call under the deadline that the connection has.
+func (c *conn) request(api, version int16, body func(*writer)) (reader, error) {
+	w := newRequest(api, version)
+	body(w)
 	if err := c.send(w.frame()); err != nil {
 		return reader{}, err
 	}

@@ -99,6 +99,7 @@ type fetcher struct {
 	topicID    uuid
 	partition  int32
 	first, end int64
+	isolation  int8 // 1: only what is committed
 	offset     int64
 	frame      []byte
 	offsetAt   int
@@ -116,7 +117,7 @@ func (f *fetcher) build() {
 	w.int32(500) // longest wait, ms
 	w.int32(1)   // fewest bytes
 	w.int32(int32(f.load.bytes))
-	w.int8(0) // isolation level
+	w.int8(f.isolation)
 	if version >= 7 {
 		w.int32(0) // no session
 		w.int32(-1)

@@ -18,12 +18,16 @@ type mode interface {
 }
 
 var modes = map[string]mode{
-	"produce": &produceLoad{},
-	"fetch":   &fetchLoad{},
-	"idle":    &idleLoad{},
-	"ready":   &readyProbe{},
-	"create":  &topicCreation{},
-	"delete":  &topicDeletion{},
+	"produce":   &produceLoad{},
+	"fetch":     &fetchLoad{},
+	"rebalance": &rebalanceLoad{},
+	"commit":    &commitLoad{},
+	"committed": &committedProbe{},
+	"transact":  &transactLoad{},
+	"idle":      &idleLoad{},
+	"ready":     &readyProbe{},
+	"create":    &topicCreation{},
+	"delete":    &topicDeletion{},
 }
 
 func main() {

@@ -166,8 +166,26 @@ func newProducer(l *produceLoad, id uuid, partition int32, batch []byte) (*produ
 	if err != nil {
 		return nil, err
 	}
+	p := l.producer(c, "", id, partition, batch)
+	if l.idempotent {
+		id, epoch, err := c.initProducerID("")
+		if err != nil {
+			return nil, err
+		}
+		be.PutUint64(p.batch[batchProducerAt:], uint64(id))
+		be.PutUint16(p.batch[batchEpochAt:], uint16(epoch))
+	}
+	return p, nil
+}
+
+// producer prebuilds a connection's frame; a transactional id of "" means none.
+func (l *produceLoad) producer(c *conn, transactionalID string, id uuid, partition int32, batch []byte) *producer {
 	w := newRequest(apiProduce, int16(l.version))
-	w.nullString() // transactional id
+	if transactionalID == "" {
+		w.nullString()
+	} else {
+		w.string(transactionalID)
+	}
 	w.int16(int16(l.acks))
 	w.int32(30000)
 	w.array(1)
@@ -190,15 +208,7 @@ func newProducer(l *produceLoad, id uuid, partition int32, batch []byte) (*produ
 		latencies: make([]time.Duration, 0, samplesExpected),
 	}
 	p.batch = p.frame[at : at+len(batch)]
-	if l.idempotent {
-		id, epoch, err := c.initProducerID()
-		if err != nil {
-			return nil, err
-		}
-		be.PutUint64(p.batch[batchProducerAt:], uint64(id))
-		be.PutUint16(p.batch[batchEpochAt:], uint16(epoch))
-	}
-	return p, nil
+	return p
 }
 
 // run keeps the window of requests full until the budget ends, then takes the last responses.

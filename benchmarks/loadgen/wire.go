@@ -12,10 +12,19 @@ const (
 	apiFetch          = 1
 	apiListOffsets    = 2
 	apiMetadata       = 3
+	apiOffsetCommit   = 8
+	apiOffsetFetch    = 9
+	apiCoordinator    = 10
+	apiJoinGroup      = 11
+	apiHeartbeat      = 12
+	apiLeaveGroup     = 13
+	apiSyncGroup      = 14
 	apiVersions       = 18
 	apiCreateTopics   = 19
 	apiDeleteTopics   = 20
 	apiInitProducerID = 22
+	apiAddPartitions  = 24
+	apiEndTxn         = 26
 
 	clientID = "headrace-loadgen"
 )
@@ -24,6 +33,8 @@ const (
 var firstFlexible = map[int16]int16{
 	apiProduce: 9, apiFetch: 12, apiListOffsets: 6, apiMetadata: 9, apiVersions: 3,
 	apiCreateTopics: 5, apiDeleteTopics: 4, apiInitProducerID: 2,
+	apiOffsetCommit: 8, apiOffsetFetch: 6, apiCoordinator: 3, apiJoinGroup: 6, apiHeartbeat: 4,
+	apiLeaveGroup: 4, apiSyncGroup: 4, apiAddPartitions: 3, apiEndTxn: 3,
 }
 
 type uuid [16]byte
@@ -74,6 +85,12 @@ func (w *writer) nullString() {
 	} else {
 		w.int16(-1)
 	}
+}
+
+// bytes writes a blob, whose length has the form of an array's.
+func (w *writer) bytes(b []byte) {
+	w.array(len(b))
+	w.b = append(w.b, b...)
 }
 
 // array writes an array's length; a record set's length has the same form.
@@ -177,6 +194,15 @@ func (r *reader) string() string {
 		return ""
 	}
 	return string(r.take(n))
+}
+
+// bytes reads a blob; it is valid as long as the response is.
+func (r *reader) bytes() []byte {
+	n := r.array()
+	if n <= 0 {
+		return nil
+	}
+	return r.take(n)
 }
 
 func (r *reader) tags() {

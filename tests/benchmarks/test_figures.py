@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from benchmarks.figures import FIGURES, LOADS, PARTS, Figure, Row, Target, compare, doubts
+import pytest
+from benchmarks.bench import Bench
+from benchmarks.figures import Figure, Load, Row, Target, compare, doubts
+
+from benchmarks import broker, groups
 
 RATE = Figure("rate", "a rate", "MB/s", "higher", Target(1.5))
 COST = Figure("cost", "a cost", "ms", "lower", Target(0.5))
@@ -34,24 +38,28 @@ def test_a_ratio_without_a_peer_is_unknown() -> None:
 
 
 def test_rows_are_medians_of_the_rounds_in_the_order_of_the_table() -> None:
-    first, second = FIGURES[0].name, FIGURES[1].name
-    rows = compare({second: [9.0, 1.0, 2.0], first: [5.0]}, {first: [1.0, 3.0]})
-    assert [row.figure.name for row in rows] == [first, second]
+    rows = compare([RATE, COST, OWN], {"cost": [9.0, 1.0, 2.0], "rate": [5.0]}, {"rate": [1.0, 3]})
+    assert [row.figure for row in rows] == [RATE, COST]
     assert (rows[0].own, rows[0].peer) == (5.0, 2.0)
     assert (rows[1].own, rows[1].peer) == (2.0, None)
 
 
-def test_names_of_figures_and_parts_are_unique() -> None:
-    names = [figure.name for figure in FIGURES]
+@pytest.mark.parametrize(
+    ("bench", "loads"), [(broker.BENCH, broker.LOADS), (groups.BENCH, groups.LOADS)]
+)
+def test_names_of_figures_and_parts_are_unique(bench: Bench, loads: tuple[Load, ...]) -> None:
+    names = [figure.name for figure in bench.figures]
     assert len(names) == len(set(names))
-    assert len(PARTS) == len(set(PARTS))
-    assert all(load.figures for load in LOADS)
+    assert len(bench.parts) == len(set(bench.parts))
+    assert all(load.figures and load.name in bench.parts for load in loads)
+    assert {name for pair in bench.controls for name in pair} <= set(names)
 
 
 def test_rows_of_kafka_that_should_agree_and_do_not_are_named() -> None:
     alike = {"produce-single-cpu": [50.0], "produce-single-all-cpu": [45.0]}
-    assert doubts(alike) == []
-    assert doubts({"produce-single-cpu": [133.0]}) == []
-    (doubt,) = doubts({"produce-single-cpu": [133.0], "produce-single-all-cpu": [45.0]})
+    controls = broker.BENCH.controls
+    assert doubts(alike, controls) == []
+    assert doubts({"produce-single-cpu": [133.0]}, controls) == []
+    (doubt,) = doubts({"produce-single-cpu": [133.0], "produce-single-all-cpu": [45.0]}, controls)
     assert "2.96 times" in doubt
-    assert len(doubts({"produce-1mb-cpu": [1.0], "produce-1mb-all-cpu": [2.0]})) == 1
+    assert len(doubts({"produce-1mb-cpu": [1.0], "produce-1mb-all-cpu": [2.0]}, controls)) == 1

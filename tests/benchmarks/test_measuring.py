@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from benchmarks.java_tools import parse_consumed, parse_produced
+from benchmarks.java_tools import parse_consumed, parse_produced, parse_transacted
 from benchmarks.machine import folder_bytes
 from benchmarks.trial import is_steady, measurement
 
@@ -45,7 +45,12 @@ def test_the_java_consumers_rate_leaves_out_joining_the_group() -> None:
     assert consumed["records"] == 100000
 
 
-@pytest.mark.parametrize("parse", [parse_produced, parse_consumed])
+def test_the_java_producers_result_is_the_line_that_it_prints_last() -> None:
+    printed = 'a warning\n{"transactions": 9, "transactions_per_second": 3.5, "p99_ms": 20.0}\n'
+    assert parse_transacted(printed)["transactions_per_second"] == 3.5
+
+
+@pytest.mark.parametrize("parse", [parse_produced, parse_consumed, parse_transacted])
 def test_output_without_a_summary_is_an_error(parse: type) -> None:
     with pytest.raises(ValueError, match="printed no"):
         parse("java.lang.OutOfMemoryError\n")
@@ -111,4 +116,5 @@ def test_the_space_of_a_folder_is_counted(tmp_path: Path) -> None:
     (tmp_path / "inner").mkdir()
     (tmp_path / "inner" / "file").write_bytes(bytes(100_000))
     assert folder_bytes(tmp_path) >= 100_000
+    assert folder_bytes(tmp_path, without="inn") < 100_000
     assert folder_bytes(tmp_path / "missing") == 0

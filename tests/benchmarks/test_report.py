@@ -5,10 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from benchmarks.broker import PAGE, parse
-from benchmarks.figures import FIGURES, Row
+from benchmarks.bench import PAGE, Bench
+from benchmarks.figures import Row
 from benchmarks.report import document, insert, markdown, number, plot, target_text
 
+from benchmarks import broker, groups
+
+BENCHES = pytest.mark.parametrize("bench", [broker.BENCH, groups.BENCH])
+FIGURES = broker.BENCH.figures
 FACTS = {"date": "2030-01-02", "cpu": "2 x Test"}
 ROWS = [Row(figure, own=2.0, peer=4.0) for figure in FIGURES]
 TITLES = ("Headrace 1", "Apache Kafka 2")
@@ -31,7 +35,9 @@ def test_targets_read_as_they_were_set() -> None:
 
 
 def test_markdown_has_a_line_per_row_and_the_command() -> None:
-    text = markdown(ROWS, FACTS, TITLES, "./headrace bench broker --write-docs", ["noise"])
+    text = markdown(
+        "broker", ROWS, FACTS, TITLES, "./headrace bench broker --write-docs", ["noise"]
+    )
     assert "**Doubtful:** noise." in text
     assert "`./headrace bench broker --write-docs`" in text
     assert sum(line.count("0.50x") for line in text.splitlines()) == len(ROWS)
@@ -40,13 +46,15 @@ def test_markdown_has_a_line_per_row_and_the_command() -> None:
 def test_only_the_generated_part_of_the_page_is_replaced() -> None:
     begin, end = "<!-- bench broker: begin -->", "<!-- bench broker: end -->"
     page = f"mine\n{begin}\nold\n{end}\nmine too\n"
-    assert insert(page, "new\n") == f"mine\n{begin}\nnew\n{end}\nmine too\n"
+    assert insert(page, "broker", "new\n") == f"mine\n{begin}\nnew\n{end}\nmine too\n"
     with pytest.raises(ValueError, match="begin"):
-        insert("no marks", "new")
+        insert(page, "groups", "new")
 
 
-def test_the_docs_page_can_be_rewritten() -> None:
-    assert "new" in insert(PAGE.read_text(), "new\n")
+@BENCHES
+def test_the_docs_page_can_be_rewritten(bench: Bench) -> None:
+    page = insert(PAGE.read_text(), bench.name, "new\n")
+    assert f"<!-- bench {bench.name}: begin -->\nnew\n<!-- bench {bench.name}: end -->" in page
 
 
 def test_the_document_says_what_is_reached() -> None:
@@ -62,10 +70,11 @@ def test_the_plot_is_drawn(tmp_path: Path) -> None:
     assert path.read_text().startswith("<?xml")
 
 
-def test_docs_are_written_only_from_a_whole_run() -> None:
+@BENCHES
+def test_docs_are_written_only_from_a_whole_run(bench: Bench) -> None:
     with pytest.raises(SystemExit):
-        parse(["--write-docs", "--only", "latency"])
+        bench.parse(["--write-docs", "--only", bench.parts[0]])
     with pytest.raises(SystemExit):
-        parse(["--write-docs", "--quick"])
-    assert parse(["--quick"]).rounds == 1
-    assert parse([]).rounds == 3
+        bench.parse(["--write-docs", "--quick"])
+    assert bench.parse(["--quick"]).rounds == 1
+    assert bench.parse([]).rounds == 3
