@@ -20,7 +20,7 @@ VERSION = "4.3.1"
 
 # Short names of the command line tools; `java_tool` takes these or any full class name.
 TOOLS = {
-    "acls": "kafka.admin.AclCommand",
+    "acls": "org.apache.kafka.tools.AclCommand",
     "broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
     "cluster": "org.apache.kafka.tools.ClusterTool",
     "configs": "kafka.admin.ConfigCommand",
@@ -80,13 +80,18 @@ def classpath() -> str:
 
 
 def java_command(
-    main_class: str, *args: str, jvm: Sequence[str] = QUICK_JVM, log_level: str = "error"
+    main_class: str,
+    *args: str,
+    jvm: Sequence[str] = QUICK_JVM,
+    log_level: str = "error",
+    jars_first: Sequence[Path] = (),
 ) -> list[str]:
-    """The command that runs a tool (short name or full class name) or a `.java` file."""
+    """The command that runs a tool (short name or full class name) or a class of `jars_first`."""
     if shutil.which("java") is None:
         raise RuntimeError("java is not installed; try: apt-get install default-jdk-headless")
     level = f"-Dorg.slf4j.simpleLogger.defaultLogLevel={log_level}"
-    return ["java", *jvm, level, "-cp", classpath(), TOOLS.get(main_class, main_class), *args]
+    places = os.pathsep.join([*map(str, jars_first), classpath()])
+    return ["java", *jvm, level, "-cp", places, TOOLS.get(main_class, main_class), *args]
 
 
 def java_tool(
@@ -156,7 +161,9 @@ class ApacheKafka:
     def start(self) -> ApacheKafka:
         """Format the storage if it is new, start the node and wait for its first answer."""
         self.data_dir.mkdir(parents=True, exist_ok=True)
-        self.port, controller_port = free_ports(2)
+        # A restart is found where clients know it.
+        port, controller_port = free_ports(2)
+        self.port = self.port or port
         properties = self._write_properties(controller_port)
         if not (self.logs / "meta.properties").exists():
             java_tool("storage", "format", "-t", _CLUSTER_ID, "-c", str(properties))
@@ -178,6 +185,13 @@ class ApacheKafka:
                 process.wait()
         if not self.keeps_data:
             shutil.rmtree(self.data_dir, ignore_errors=True)
+
+    def kill(self) -> None:
+        """End the node at once, as a crash does; `start` runs it again where it was."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.wait()
 
     def __enter__(self) -> ApacheKafka:
         try:

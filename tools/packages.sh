@@ -20,6 +20,10 @@ node_is_new_enough() {
     version=$(node --version 2>/dev/null) && version=${version#v} && ((${version%%.*} >= 18))
 }
 
+has_header() {
+    g++ -E -x c++ - <<<"#include <$1>" >/dev/null 2>&1
+}
+
 # Prints the Debian packages whose programs are missing or too old, one a line.
 missing_packages() {
     command -v kcat >/dev/null || echo kcat
@@ -28,6 +32,12 @@ missing_packages() {
     go_is_new_enough 2>/dev/null || echo golang-go
     node_is_new_enough 2>/dev/null || echo nodejs
     command -v npm >/dev/null || echo npm
+    # librdkafka's own tests are built from source.
+    command -v g++ >/dev/null || echo g++
+    command -v make >/dev/null || echo make
+    has_header openssl/ssl.h || echo libssl-dev
+    has_header zlib.h || echo zlib1g-dev
+    has_header rapidjson/rapidjson.h || echo rapidjson-dev
 }
 
 # Installs what is missing where it may, else says what to run; never stops the tests.
@@ -54,5 +64,5 @@ ensure_packages() {
     say "these are missing or too old (JDK 17 and Node 18 are the oldest that will do): ${missing[*]}"
     say "their tests are skipped; to have them run:"
     printf '  Debian:  sudo apt-get install %s\n' "${missing[*]}" >&2
-    printf '  macOS:   brew install kcat openjdk maven go node\n' >&2
+    printf '  macOS:   brew install kcat openjdk maven go node openssl rapidjson\n' >&2
 }

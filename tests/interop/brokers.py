@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.apache_kafka import QUICK_JVM, ApacheKafka, free_ports
+from tests.faults.processes import BrokerProcess
 
 # A group that waits three seconds for its first members would make every test wait.
 SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
@@ -28,6 +29,13 @@ def running(kind: str, settings: Mapping[str, str] | None = None) -> Iterator[st
     else:
         with tempfile.TemporaryDirectory(prefix="headrace-interop-") as folder:
             yield from _headrace(Path(folder), settings)
+
+
+def restartable(kind: str, folder: Path) -> BrokerProcess | ApacheKafka:
+    """A broker that can be killed and started again on the same data and port."""
+    if kind == "apache":
+        return ApacheKafka(settings=SETTINGS, data_dir=folder, heap="512m", jvm=QUICK_JVM)
+    return BrokerProcess(folder, settings=[f"{name}={value}" for name, value in SETTINGS.items()])
 
 
 def _headrace(folder: Path, settings: Mapping[str, str]) -> Iterator[str]:

@@ -11,7 +11,9 @@ import pytest
 from tests.interop.brokers import running
 
 # Before the first import, so that a failed check shows what was observed.
-pytest.register_assert_rewrite("tests.interop.cases", "tests.interop.wire")
+pytest.register_assert_rewrite(
+    *(f"tests.interop.{name}" for name in ("cases", "group_cases", "transaction_cases", "wire"))
+)
 
 from tests.interop.stage import Stage  # noqa: E402
 

@@ -12,10 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.interop.cases import Case, Task
+from tests.interop.cases import CASES, Case, Task
+from tests.interop.group_cases import GROUP_CASES
 from tests.interop.stage import Stage
+from tests.interop.transaction_cases import TRANSACTION_CASES
 
 HERE = Path(__file__).parent
+ALL_CASES = (*CASES, *GROUP_CASES, *TRANSACTION_CASES)
 
 _RUN_SECONDS_MAX = 90.0
 _BUILD_SECONDS_MAX = 300.0

@@ -187,15 +187,23 @@ def records() -> Iterator[Question]:
         yield produce(f"v{version}", batch(), version=version)
     yield produce("to an unknown topic", batch(), "absent")
     yield produce("a wrong checksum", patched(batch(), 70, b"\xff", crc=False))
-    yield produce("magic 1", patched(batch(), 16, b"\1", crc=False))
+    for magic in (0, 1, 3, 255):
+        yield produce(f"magic {magic}", patched(batch(), 16, bytes([magic]), crc=False))
     yield produce("two batches", batch() + batch())
+    yield produce("nothing", b"")
+    for end in (5, 14, 20, 40, 61, 70, -1):
+        yield produce(f"a batch cut at {end}", batch()[:end])
+    for length in (-5, 0, 10, 48, len(batch()) - 11):
+        yield produce(f"a length of {length}", patched(batch(), 8, struct.pack(">i", length)))
     for count in (-1, 0, 2, 4):
         yield produce(f"{count} for 3 records", patched(batch(), 57, struct.pack(">i", count)))
     for delta in (-1, 5):
         yield produce(f"a last delta of {delta}", patched(batch(), 23, struct.pack(">i", delta)))
     yield produce("a base offset", patched(batch(), 0, struct.pack(">q", 77), crc=False))
     yield produce("a leader epoch", patched(batch(), 12, struct.pack(">i", 9), crc=False))
-    yield produce("a control batch", patched(batch(), 21, struct.pack(">h", 0x20)))
+    for attributes in (0x20, 0x40, 0x80, 0x100, 0x120):
+        data = patched(batch(), 21, struct.pack(">h", attributes))
+        yield produce(f"attributes {attributes:#x}", data)
     yield produce("gzip", batch(codec=1))
     yield produce("zstd", batch(codec=4), version=7)
     yield produce("from the far future", batch(first_ms=NOW_MS + 7200_000))
@@ -316,7 +324,39 @@ def groups() -> Iterator[Question]:
     yield ask("delete groups again", "DeleteGroups", 2, **names)
 
 
-ALL = (topics, settings, records, groups)
+def replicas() -> Iterator[Question]:
+    def elect(label: str, version: int, kind: int = 0, *rows: dict[str, Any]) -> Question:
+        fields = {"election_type": kind, "topic_partitions": list(rows), "timeout_ms": 5000}
+        return ask(f"elect {label}", "ElectLeaders", version, **fields)
+
+    def move(label: str, name: str, brokers: list[int] | None, index: int = 0) -> Question:
+        row = {"partition_index": index, "replicas": brokers}
+        topics = [{"name": name, "partitions": [row]}]
+        return ask(f"move {label}", "AlterPartitionReassignments", 1, topics=topics)
+
+    rows = [{"topic": "log", "partitions": [0, 9]}, {"topic": "absent", "partitions": [0]}]
+    for version in range(3):
+        yield elect(f"leaders v{version}", version, 0, *rows)
+    yield elect("uncleanly", 2, 1, *rows)
+    yield elect("in an unknown way", 2, 5, *rows)
+    yield elect("nobody", 2)
+    for label, brokers in (
+        ("to where it is", [1]),
+        ("to an unknown broker", [9]),
+        ("to one more broker", [1, 9]),
+        ("to a broker twice", [1, 1]),
+        ("to nobody", []),
+        ("no more", None),
+    ):
+        yield move(label, "log", brokers)
+    yield move("an unknown topic", "absent", [1])
+    yield move("an unknown partition", "log", [1], 9)
+    asked = [{"name": "log", "partition_indexes": [0, 9]}, {"name": "absent"}]
+    yield ask("list moves", "ListPartitionReassignments", 0, topics=asked)
+    yield ask("list all moves", "ListPartitionReassignments", 0, topics=None)
+
+
+ALL = (topics, settings, records, groups, replicas)
 
 
 def batch(count: int = 3, first_ms: int = NOW_MS - 10_000, **fields: Any) -> bytes:

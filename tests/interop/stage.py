@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
-from tests.interop.cases import SEEDED_STEP_MS, Case, Task, records_to_send
+from tests.interop.cases import SEEDED_STEP_MS, Case, Task, Topic, records_to_send, settled
 
 _ANSWER_SECONDS_MAX = 20.0
 
@@ -23,7 +23,8 @@ class Stage:
         # These live until the broker is gone, which is no news to anybody.
         quiet = {"bootstrap.servers": bootstrap, "log_level": 0}
         self._admin = AdminClient(quiet)
-        self._producer = Producer({**quiet, "linger.ms": 0})
+        # A topic that is not ready makes the client send again, which must not change the order.
+        self._producer = Producer({**quiet, "linger.ms": 0, "enable.idempotence": True})
 
     def prepare(
         self, client: str, cases: Collection[Case], lacks: Collection[str] = ()
@@ -43,19 +44,24 @@ class Stage:
             )
             for case in cases
         }
-        self._make_topics({tasks[case.name].topic: case for case in cases})
+        specs: dict[str, Topic] = {}
+        for case in cases:
+            if case.topic is not None:
+                specs[tasks[case.name].topic] = case.topic
+                if case.topic.out:
+                    specs[tasks[case.name].out] = Topic()
+        if specs:
+            self._make_topics(specs)
         return tasks
 
-    def _make_topics(self, cases: Mapping[str, Case]) -> None:
-        specs = {name: case.topic for name, case in cases.items() if case.topic is not None}
-        if not specs:
-            return
+    def _make_topics(self, specs: Mapping[str, Topic]) -> None:
         topics = [
             NewTopic(name, spec.partitions, 1, config=dict(spec.settings))
             for name, spec in specs.items()
         ]
         for made in self._admin.create_topics(topics).values():
             made.result(_ANSWER_SECONDS_MAX)
+        assert settled(lambda: specs.keys() <= self._admin.list_topics().topics.keys(), True)
         for name, spec in specs.items():
             for partition in range(spec.partitions):
                 for number in range(spec.seeded):

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.admin import NewPartitions, NewTopic, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError
 from aiokafka.structs import OffsetAndMetadata
+from tests.interop.aio import (
+    SECONDS_MAX,
+    administering,
+    consuming,
+    producing,
+    settings,
+    settled,
+)
 from tests.interop.cases import (
     GROUP_PARTITIONS,
     Case,
@@ -25,9 +32,6 @@ from tests.interop.cases import (
 )
 from tests.interop.stage import Stage
 
-T = TypeVar("T")
-
-SECONDS_MAX = 20.0
 LACKS = {"keyless-on-compacted": "takes error 87 for an unknown one"}
 LACKS_SHAPES = {"null key and value": "refuses to send it"}
 
@@ -41,7 +45,7 @@ def test_aiokafka(case: Case, stage: Stage) -> None:
 
 async def codec(task: Task) -> Observed:
     name = task.name.removeprefix("codec-")
-    async with _producer(task, compression_type=None if name == "none" else name) as producer:
+    async with producing(task, compression_type=None if name == "none" else name) as producer:
         for record in task.records:
             await producer.send(
                 task.topic,
@@ -56,13 +60,13 @@ async def codec(task: Task) -> Observed:
 
 async def acks(task: Task) -> Observed:
     for level in (0, 1, "all"):
-        async with _producer(task, acks=level) as producer:
+        async with producing(task, acks=level) as producer:
             await producer.send_and_wait(task.topic, f"acks {level}".encode())
     return {"values": sorted(await _values(task, 3))}
 
 
 async def idempotent(task: Task) -> Observed:
-    async with _producer(task, enable_idempotence=True, max_batch_size=300) as producer:
+    async with producing(task, enable_idempotence=True, max_batch_size=300) as producer:
         sent = [await producer.send(task.topic, str(number).encode()) for number in range(100)]
         offsets = [(await future).offset for future in sent]
     assert await _values(task, 100) == [str(number) for number in range(100)]
@@ -70,13 +74,13 @@ async def idempotent(task: Task) -> Observed:
 
 
 async def auto_create(task: Task) -> Observed:
-    async with _producer(task) as producer:
+    async with producing(task) as producer:
         await producer.send_and_wait(task.topic, b"made by use")
     return {"values": await _values(task, 1)}
 
 
 async def log_append_time(task: Task) -> Observed:
-    async with _producer(task) as producer:
+    async with producing(task) as producer:
         await producer.send_and_wait(task.topic, b"late", timestamp_ms=task.seeded_at_ms)
     (row,) = [row async for row in _read(task, 1)]
     return {"timestamp": row.timestamp}
@@ -88,7 +92,7 @@ async def too_large(task: Task) -> Observed:
 
 async def seek(task: Task) -> Observed:
     partition = TopicPartition(task.topic, 0)
-    async with _consumer(task) as consumer:
+    async with consuming(task) as consumer:
         consumer.assign([partition])
         consumer.seek(partition, 7)
         sought = (await consumer.getone()).offset
@@ -107,7 +111,7 @@ async def offsets_for_times(task: Task) -> Observed:
         "between": task.seeded_at_ms + 5001,
         "after": task.seeded_at_ms + 20_000,
     }
-    async with _consumer(task) as consumer:
+    async with consuming(task) as consumer:
         found = {}
         for name, timestamp_ms in times.items():
             row = (await consumer.offsets_for_times({partition: timestamp_ms}))[partition]
@@ -117,11 +121,11 @@ async def offsets_for_times(task: Task) -> Observed:
 
 async def commit_resume(task: Task) -> Observed:
     partition = TopicPartition(task.topic, 0)
-    async with _consumer(task) as first:
+    async with consuming(task) as first:
         first.subscribe([task.topic])
         assert [(await first.getone()).offset for _ in range(5)] == list(range(5))
         await first.commit({partition: OffsetAndMetadata(5, "a note")})
-    async with _consumer(task) as second:
+    async with consuming(task) as second:
         second.subscribe([task.topic])
         resumed_at = (await second.getone()).offset
         return {"committed": await second.committed(partition), "resumed_at": resumed_at}
@@ -130,7 +134,7 @@ async def commit_resume(task: Task) -> Observed:
 async def group(task: Task) -> Observed:
     members = [
         AIOKafkaConsumer(
-            task.topic, **_settings(task), heartbeat_interval_ms=200, session_timeout_ms=6000
+            task.topic, **settings(task), heartbeat_interval_ms=200, session_timeout_ms=6000
         )
         for _ in range(3)
     ]
@@ -159,7 +163,7 @@ async def group(task: Task) -> Observed:
 
 
 async def create_delete_topic(task: Task) -> Observed:
-    async with _admin(task) as admin:
+    async with administering(task) as admin:
 
         async def create() -> int:
             made = await admin.create_topics([NewTopic(task.topic, 3, 1)])
@@ -171,15 +175,15 @@ async def create_delete_topic(task: Task) -> Observed:
         assert await create() == 0
         observed = {
             "again": await create(),
-            "listed": await _settled(listed, True),
+            "listed": await settled(listed, True),
             "partitions": await _partitions(admin, task.topic),
         }
         await admin.delete_topics([task.topic])
-        return {**observed, "listed_after_delete": await _settled(listed, False)}
+        return {**observed, "listed_after_delete": await settled(listed, False)}
 
 
 async def configs(task: Task) -> Observed:
-    async with _admin(task) as admin:
+    async with administering(task) as admin:
 
         async def retention() -> str:
             resource = ConfigResource(ConfigResourceType.TOPIC, task.topic)
@@ -190,18 +194,18 @@ async def configs(task: Task) -> Observed:
         default = await retention()
         settings = {"retention.ms": "7200000"}
         await admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, task.topic, settings)])
-        return {"default": default, "altered": await _settled(retention, "7200000")}
+        return {"default": default, "altered": await settled(retention, "7200000")}
 
 
 async def create_partitions(task: Task) -> Observed:
-    async with _admin(task) as admin:
+    async with administering(task) as admin:
         await admin.create_partitions({task.topic: NewPartitions(3)})
-        return {"partitions": await _settled(lambda: _partitions(admin, task.topic), 3)}
+        return {"partitions": await settled(lambda: _partitions(admin, task.topic), 3)}
 
 
 async def delete_records(task: Task) -> Observed:
     partition = TopicPartition(task.topic, 0)
-    async with _admin(task) as admin, _consumer(task) as consumer:
+    async with administering(task) as admin, consuming(task) as consumer:
         deleted = await admin.delete_records({partition: RecordsToDelete(before_offset=5)})
         earliest = await consumer.beginning_offsets([partition])
         return {"low_watermark": deleted[partition], "earliest": earliest[partition]}
@@ -211,47 +215,8 @@ async def _partitions(admin: Any, topic: str) -> int:
     return len((await admin.describe_topics([topic]))[0]["partitions"])
 
 
-async def _settled(ask: Callable[[], Awaitable[T]], wanted: T) -> T:
-    """Ask until the answer is the wanted one, as `cases.settled` does."""
-    deadline = time.monotonic() + SECONDS_MAX / 2
-    while (answer := await ask()) != wanted and time.monotonic() < deadline:
-        pass
-    return answer
-
-
-def _settings(task: Task) -> dict[str, Any]:
-    return {
-        "bootstrap_servers": task.bootstrap,
-        "group_id": task.topic,
-        "auto_offset_reset": "earliest",
-        "enable_auto_commit": False,
-    }
-
-
-@asynccontextmanager
-async def _consumer(task: Task) -> AsyncIterator[Any]:
-    async with AIOKafkaConsumer(**_settings(task)) as consumer:
-        yield consumer
-
-
-@asynccontextmanager
-async def _producer(task: Task, **settings: Any) -> AsyncIterator[Any]:
-    async with AIOKafkaProducer(bootstrap_servers=task.bootstrap, **settings) as producer:
-        yield producer
-
-
-@asynccontextmanager
-async def _admin(task: Task) -> AsyncIterator[Any]:
-    admin = AIOKafkaAdminClient(bootstrap_servers=task.bootstrap)
-    await admin.start()
-    try:
-        yield admin
-    finally:
-        await admin.close()
-
-
 async def _read(task: Task, count: int) -> AsyncIterator[Any]:
-    async with _consumer(task) as consumer:
+    async with consuming(task) as consumer:
         consumer.assign([TopicPartition(task.topic, 0)])
         for _ in range(count):
             yield await consumer.getone()
@@ -262,7 +227,7 @@ async def _values(task: Task, count: int) -> list[str]:
 
 
 async def _refusal(task: Task, value: bytes) -> int:
-    async with _producer(task) as producer:
+    async with producing(task) as producer:
         try:
             await producer.send_and_wait(task.topic, value)
         except KafkaError as error:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -37,9 +36,9 @@ from tests.interop.cases import (
     observer,
     settled,
 )
+from tests.interop.confluent import SECONDS_MAX, consuming, poll, send, settings, text
 from tests.interop.stage import Stage
 
-SECONDS_MAX = 20.0
 LACKS: dict[str, str] = {}
 LACKS_SHAPES: dict[str, str] = {}
 
@@ -70,8 +69,8 @@ def codec(task: Task) -> Observed:
 def acks(task: Task) -> Observed:
     for level in ("0", "1", "all"):
         producer = Producer({"bootstrap.servers": task.bootstrap, "acks": level})
-        _send(producer, task.topic, f"acks {level}")
-    return {"values": sorted(_text(message) for message in _read(task, 3))}
+        send(producer, task.topic, f"acks {level}")
+    return {"values": sorted(text(message) for message in _read(task, 3))}
 
 
 def idempotent(task: Task) -> Observed:
@@ -91,18 +90,18 @@ def idempotent(task: Task) -> Observed:
             on_delivery=lambda error, message: offsets.append(message.offset()),
         )
     assert producer.flush(SECONDS_MAX) == 0
-    assert [_text(message) for message in _read(task, 100)] == [str(n) for n in range(100)]
+    assert [text(message) for message in _read(task, 100)] == [str(n) for n in range(100)]
     return {"offsets": offsets}
 
 
 def auto_create(task: Task) -> Observed:
-    _send(Producer({"bootstrap.servers": task.bootstrap}), task.topic, "made by use")
-    return {"values": [_text(message) for message in _read(task, 1)]}
+    send(Producer({"bootstrap.servers": task.bootstrap}), task.topic, "made by use")
+    return {"values": [text(message) for message in _read(task, 1)]}
 
 
 def log_append_time(task: Task) -> Observed:
     producer = Producer({"bootstrap.servers": task.bootstrap})
-    _send(producer, task.topic, "late", timestamp=task.seeded_at_ms)
+    send(producer, task.topic, "late", timestamp=task.seeded_at_ms)
     return {"timestamp": next(_read(task, 1)).timestamp()[1]}
 
 
@@ -116,13 +115,13 @@ def keyless_on_compacted(task: Task) -> Observed:
 
 
 def seek(task: Task) -> Observed:
-    with _consumer(task) as consumer:
+    with consuming(task) as consumer:
         consumer.assign([TopicPartition(task.topic, 0, 15)])
-        assert _poll(consumer).offset() == 15
+        assert poll(consumer).offset() == 15
         consumer.seek(TopicPartition(task.topic, 0, 7))
-        sought = _poll(consumer).offset()
+        sought = poll(consumer).offset()
         consumer.seek(TopicPartition(task.topic, 0, OFFSET_BEGINNING))
-        beginning = _poll(consumer).offset()
+        beginning = poll(consumer).offset()
         _, end = consumer.get_watermark_offsets(TopicPartition(task.topic, 0), SECONDS_MAX)
         return {"seek": sought, "beginning": beginning, "end": end}
 
@@ -134,7 +133,7 @@ def offsets_for_times(task: Task) -> Observed:
         "between": task.seeded_at_ms + 5001,
         "after": task.seeded_at_ms + 20_000,
     }
-    with _consumer(task) as consumer:
+    with consuming(task) as consumer:
         found = {}
         for name, timestamp_ms in times.items():
             asked = [TopicPartition(task.topic, 0, timestamp_ms)]
@@ -144,18 +143,18 @@ def offsets_for_times(task: Task) -> Observed:
 
 
 def commit_resume(task: Task) -> Observed:
-    with _consumer(task) as first:
+    with consuming(task) as first:
         first.subscribe([task.topic])
-        assert [_poll(first).offset() for _ in range(5)] == list(range(5))
+        assert [poll(first).offset() for _ in range(5)] == list(range(5))
         commit = TopicPartition(task.topic, 0, 5, metadata="a note")
         first.commit(offsets=[commit], asynchronous=False)
-    with _consumer(task) as second:
+    with consuming(task) as second:
         committed = second.committed([TopicPartition(task.topic, 0)], SECONDS_MAX)[0]
         second.subscribe([task.topic])
         return {
             "committed": committed.offset,
             "metadata": committed.metadata,
-            "resumed_at": _poll(second).offset(),
+            "resumed_at": poll(second).offset(),
         }
 
 
@@ -163,7 +162,7 @@ def group(task: Task) -> Observed:
     members = [
         Consumer(
             {
-                **_settings(task),
+                **settings(task),
                 "heartbeat.interval.ms": 200,
                 "session.timeout.ms": 6000,
                 "enable.auto.commit": True,
@@ -178,7 +177,7 @@ def group(task: Task) -> Observed:
         while time.monotonic() < deadline:
             for member in members:
                 for message in member.consume(10, timeout=0.1):
-                    values.add(_text(message))
+                    values.add(text(message))
             assigned = [[row.partition for row in member.assignment()] for member in members]
             if all(assigned) and sum(map(len, assigned)) == GROUP_PARTITIONS and len(values) == 60:
                 return assigned
@@ -251,41 +250,11 @@ def _partitions(admin: AdminClient, topic: str) -> int:
     return len(admin.list_topics(topic, timeout=SECONDS_MAX).topics[topic].partitions)
 
 
-def _settings(task: Task) -> dict[str, Any]:
-    return {
-        "bootstrap.servers": task.bootstrap,
-        "group.id": task.topic,
-        "auto.offset.reset": "earliest",
-        "enable.auto.commit": False,
-    }
-
-
-@contextmanager
-def _consumer(task: Task) -> Iterator[Consumer]:
-    consumer = Consumer(_settings(task))
-    try:
-        yield consumer
-    finally:
-        consumer.close()
-
-
 def _read(task: Task, count: int) -> Iterator[Message]:
-    with _consumer(task) as consumer:
+    with consuming(task) as consumer:
         consumer.assign([TopicPartition(task.topic, 0, OFFSET_BEGINNING)])
         for _ in range(count):
-            yield _poll(consumer)
-
-
-def _poll(consumer: Consumer) -> Message:
-    message = consumer.poll(SECONDS_MAX)
-    assert message is not None, "no message came"
-    assert message.error() is None, message.error()
-    return message
-
-
-def _send(producer: Producer, topic: str, value: str, timestamp: int = 0) -> None:
-    producer.produce(topic, value.encode(), partition=0, timestamp=timestamp)
-    assert producer.flush(SECONDS_MAX) == 0
+            yield poll(consumer)
 
 
 def _refusal(producer: Producer, topic: str, value: str) -> int:
@@ -293,12 +262,6 @@ def _refusal(producer: Producer, topic: str, value: str) -> int:
     producer.produce(topic, value.encode(), on_delivery=lambda error, _: codes.append(error.code()))
     assert producer.flush(SECONDS_MAX) == 0
     return codes[0]
-
-
-def _text(message: Message) -> str:
-    value = message.value()
-    assert isinstance(value, bytes)
-    return value.decode()
 
 
 def _as_json(message: Message) -> dict[str, Any]:

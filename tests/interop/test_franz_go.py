@@ -5,12 +5,14 @@ from __future__ import annotations
 import pytest
 from tests.interop.cases import Case, cases_without
 from tests.interop.go_clients import go_program
-from tests.interop.programs import Report, run_program
+from tests.interop.programs import ALL_CASES, Report, run_program
 from tests.interop.stage import Stage
+from tests.interop.transaction_cases import BEFORE_KIP_890, SINCE_KIP_890, TRANSACTION_CASES
 
-LACKS: dict[str, str] = {}
+LACKS = SINCE_KIP_890
 LACKS_SHAPES: dict[str, str] = {}
-CASES = cases_without(LACKS)
+CASES = cases_without(LACKS, ALL_CASES)
+OLDER_CASES = cases_without(BEFORE_KIP_890, TRANSACTION_CASES)
 
 
 @pytest.fixture(scope="module")
@@ -22,3 +24,15 @@ def report(stage: Stage) -> Report:
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_franz_go(case: Case, report: Report) -> None:
     report.check(case)
+
+
+@pytest.fixture(scope="module")
+def older_report(stage: Stage) -> Report:
+    """With the versions of Kafka 3.9, before KIP-890's second part."""
+    program = str(go_program("franz"))
+    return run_program(stage, "franz-go-older", OLDER_CASES, [program, "older"])
+
+
+@pytest.mark.parametrize("case", OLDER_CASES, ids=str)
+def test_older_franz_go(case: Case, older_report: Report) -> None:
+    older_report.check(case)

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import pytest
-from tests.apache_kafka import java_command
 from tests.interop.cases import Case, cases_without
-from tests.interop.programs import HERE, Report, need, run_program
+from tests.interop.java_programs import java_program
+from tests.interop.programs import ALL_CASES, Report, run_program
 from tests.interop.stage import Stage
+from tests.interop.transaction_cases import SINCE_KIP_890
 
-LACKS: dict[str, str] = {}
+LACKS = SINCE_KIP_890
 LACKS_SHAPES: dict[str, str] = {}
-CASES = cases_without(LACKS)
+CASES = cases_without(LACKS, ALL_CASES)
 
 
 @pytest.fixture(scope="module")
 def report(stage: Stage) -> Report:
-    need("java", "mvn")
-    command = java_command(str(HERE / "java" / "Interop.java"))
-    return run_program(stage, "java", CASES, command, lacks=LACKS_SHAPES)
+    return run_program(stage, "java", CASES, java_program("Interop"), lacks=LACKS_SHAPES)
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

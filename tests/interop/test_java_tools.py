@@ -8,6 +8,7 @@ import uuid
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 from tests.apache_kafka import java_tool
 
 pytestmark = pytest.mark.skipif(shutil.which("java") is None, reason="java is not installed")
@@ -117,6 +118,34 @@ def test_groups_are_listed_described_reset_and_deleted(bootstrap: str, topic: st
     groups("--group", topic, "--topic", topic, "--reset-offsets", "--to-earliest", "--execute")
     groups("--group", topic, "--delete")
     assert topic not in groups("--list").split()
+
+
+def test_transactions_are_listed_described_and_aborted(bootstrap: str, topic: str) -> None:
+    def transactions(*arguments: str) -> list[dict[str, str]]:
+        """The table that the tool prints, by the names of its columns."""
+        said = java_tool("transactions", "--bootstrap-server", bootstrap, *arguments)
+        names, *rows = (line.split("\t") for line in said.splitlines() if "\t" in line)
+        return [dict(zip(map(str.strip, names), map(str.strip, row), strict=True)) for row in rows]
+
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": topic})
+    producer.init_transactions(20)
+    producer.begin_transaction()
+    producer.produce(topic, b"hanging")
+    assert producer.flush(20) == 0
+    (listed,) = (row for row in transactions("list") if row["TransactionalId"] == topic)
+    assert listed["TransactionState"] == "Ongoing"
+    (described,) = transactions("describe", "--transactional-id", topic)
+    assert described["TopicPartitions"] == f"{topic}-0"
+    assert described["ProducerId"] == listed["ProducerId"]
+    place = ["--topic", topic, "--partition", "0"]
+    (active,) = transactions("describe-producers", *place)
+    assert active["ProducerId"] == listed["ProducerId"]
+    assert active["CurrentTransactionStartOffset"] == "0"
+    java_tool(
+        "transactions", "--bootstrap-server", bootstrap, "abort", *place, "--start-offset", "0"
+    )
+    (aborted,) = transactions("describe-producers", *place)
+    assert aborted["CurrentTransactionStartOffset"] == "None"
 
 
 def test_configs_are_described_and_changed(bootstrap: str, topic: str) -> None:

@@ -10,14 +10,21 @@ from pathlib import Path
 
 import pytest
 from tests.interop.cases import Case, cases_without
-from tests.interop.programs import HERE, Report, build, need, run_program
+from tests.interop.programs import ALL_CASES, HERE, Report, build, need, run_program
 from tests.interop.stage import Stage
+from tests.interop.transaction_cases import BEFORE_KIP_890
 from tests.jars import CACHE
 
 SOURCES = HERE / "node"
-LACKS: dict[str, str] = {}
+LACKS = {
+    "cooperative": "has no assignor for it",
+    "static": "has no instance ids",
+    "static-fenced": "has no instance ids",
+    "regex-new-topic": "looks for topics only when it subscribes",
+    **BEFORE_KIP_890,
+}
 LACKS_SHAPES = {"null header": "fails to send it"}
-CASES = cases_without(LACKS)
+CASES = cases_without(LACKS, ALL_CASES)
 
 
 @pytest.fixture(scope="module")

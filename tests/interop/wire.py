@@ -17,8 +17,11 @@ class Batch(NamedTuple):
     base_offset: int
     codec: int
     producer_id: int
+    producer_epoch: int
     base_sequence: int
     records: int
+    is_transactional: bool
+    is_control: bool
 
 
 def read_batches(bootstrap: str, topic: str) -> list[Batch]:
@@ -57,11 +60,23 @@ def _parse(data: bytes) -> list[Batch]:
     batches = []
     position = 0
     while position + _BATCH_HEADER.size <= len(data):
-        (base_offset, length, _, magic, _, attributes, _, _, _, producer_id, _, sequence, count) = (
-            _BATCH_HEADER.unpack_from(data, position)
-        )
+        fields = _BATCH_HEADER.unpack_from(data, position)
+        base_offset, length, _, magic, _, attributes, _, _, _, *producer, count = fields
         assert magic == 2
-        batches.append(Batch(base_offset, attributes & 7, producer_id, sequence, count))
+        producer_id, epoch, sequence = producer
+        transactional, control = bool(attributes & 0x10), bool(attributes & 0x20)
+        batches.append(
+            Batch(
+                base_offset,
+                attributes & 7,
+                producer_id,
+                epoch,
+                sequence,
+                count,
+                transactional,
+                control,
+            )
+        )
         position += 12 + length
     return batches
 

@@ -1,4 +1,4 @@
-// The cases of tests/interop/cases.py with the Java client; prints one JSON line per case.
+// The cases of tests/interop with the Java client; prints one JSON line per case.
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
@@ -11,6 +11,7 @@ import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.Set;
 import java.util.TreeSet;
 import java.util.concurrent.Callable;
@@ -84,6 +85,16 @@ public class Interop {
             case "configs" -> configs(topic);
             case "create-partitions" -> createPartitions(topic);
             case "delete-records" -> deleteRecords(topic);
+            case "cooperative" -> Groups.cooperative(topic);
+            case "static" -> Groups.staticMembers(topic);
+            case "static-fenced" -> Groups.staticFenced(topic);
+            case "regex" -> Groups.regex(topic);
+            case "regex-new-topic" -> Groups.regexNewTopic(topic);
+            case "commit" -> Transactions.commit(topic);
+            case "abort" -> Transactions.abort(topic);
+            case "zombie" -> Transactions.zombie(topic);
+            case "consume-process-produce" -> Transactions.consumeProcessProduce(topic);
+            case "epoch-kept", "epoch-bumped" -> Transactions.epochs(topic);
             default -> throw new IllegalArgumentException("no such case: " + name);
         };
     }
@@ -334,7 +345,7 @@ public class Interop {
     static <T> T settled(Callable<T> ask, T wanted) throws Exception {
         long deadline = System.nanoTime() + WAIT_MAX.toNanos() / 2;
         T answer = ask.call();
-        while (!answer.equals(wanted) && System.nanoTime() < deadline) {
+        while (!Objects.equals(answer, wanted) && System.nanoTime() < deadline) {
             answer = ask.call();
         }
         return answer;

@@ -1,11 +1,12 @@
-// The cases of tests/interop/cases.py with KafkaJS; prints one JSON line per case.
+// The cases of tests/interop with KafkaJS; prints one JSON line per case.
 'use strict';
 
-const fs = require('node:fs');
-const { CompressionTypes, ConfigResourceTypes, Kafka, logLevel } = require('kafkajs');
+const { CompressionTypes, ConfigResourceTypes } = require('kafkajs');
+const { WAIT_MS, kafka, plan, settled, withAdmin, withConsumer, withProducer } = require('./client.js');
 const { installCodecs } = require('./codecs.js');
+const groups = require('./groups.js');
+const transactions = require('./transactions.js');
 
-const WAIT_MS = 20_000;
 const GROUP_PARTITIONS = 6;
 const GROUP_RECORDS = 60;
 const CODECS = {
@@ -15,13 +16,6 @@ const CODECS = {
   lz4: CompressionTypes.LZ4,
   zstd: CompressionTypes.ZSTD,
 };
-
-const plan = JSON.parse(fs.readFileSync(process.argv[2], 'utf8'));
-const kafka = new Kafka({
-  brokers: [plan.bootstrap],
-  logLevel: logLevel.NOTHING,
-  retry: { initialRetryTime: 50 },
-});
 
 const cases = {
   acks,
@@ -38,6 +32,8 @@ const cases = {
   configs,
   'create-partitions': createPartitions,
   'delete-records': deleteRecords,
+  ...groups,
+  ...transactions,
 };
 
 async function main() {
@@ -275,56 +271,9 @@ async function deleteRecords(topic) {
   });
 }
 
-// Asks until the answer is the wanted one; Kafka tells its brokers of a change a little later.
-async function settled(ask, wanted) {
-  const deadline = Date.now() + WAIT_MS / 2;
-  let answer = await ask();
-  while (answer !== wanted && Date.now() < deadline) {
-    answer = await ask();
-  }
-  return answer;
-}
-
 async function partitionCount(admin, topic) {
   const { topics } = await admin.fetchTopicMetadata({ topics: [topic] });
   return topics[0].partitions.length;
-}
-
-async function withAdmin(use) {
-  const admin = kafka.admin();
-  await admin.connect();
-  try {
-    return await use(admin);
-  } finally {
-    await admin.disconnect();
-  }
-}
-
-async function withProducer(settings, use) {
-  const producer = kafka.producer(settings);
-  await producer.connect();
-  try {
-    return await use(producer);
-  } finally {
-    await producer.disconnect();
-  }
-}
-
-// Consumes until the handlers that `make` gives call `done`.
-async function withConsumer(settings, topic, make) {
-  const consumer = kafka.consumer({ maxWaitTimeInMs: 100, ...settings });
-  await consumer.connect();
-  let timer;
-  try {
-    await consumer.subscribe({ topic, fromBeginning: true });
-    await new Promise((resolve, reject) => {
-      timer = setTimeout(() => reject(new Error('the messages did not come')), WAIT_MS);
-      consumer.run(make(consumer, resolve)).catch(reject);
-    });
-  } finally {
-    clearTimeout(timer);
-    await consumer.disconnect();
-  }
 }
 
 async function read(topic, count) {

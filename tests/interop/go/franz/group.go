@@ -28,10 +28,11 @@ type member struct {
 	client   *kgo.Client
 	lock     sync.Mutex
 	assigned []int32
+	revoked  []int32
 	left     sync.Once
 }
 
-func (t *task) join(seen *plan.Set) (*member, error) {
+func (t *task) join(seen *plan.Set, options ...kgo.Opt) (*member, error) {
 	m := &member{}
 	gained := func(_ context.Context, _ *kgo.Client, partitions map[string][]int32) {
 		m.lock.Lock()
@@ -41,17 +42,19 @@ func (t *task) join(seen *plan.Set) (*member, error) {
 	lost := func(_ context.Context, _ *kgo.Client, partitions map[string][]int32) {
 		m.lock.Lock()
 		defer m.lock.Unlock()
+		m.revoked = append(m.revoked, partitions[t.topic]...)
 		m.assigned = slices.DeleteFunc(m.assigned, func(partition int32) bool {
 			return slices.Contains(partitions[t.topic], partition)
 		})
 	}
 	var err error
-	m.client, err = t.client(
+	m.client, err = t.client(append(
+		options,
 		kgo.ConsumerGroup(t.topic), kgo.ConsumeTopics(t.topic),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.HeartbeatInterval(200*time.Millisecond),
 		kgo.OnPartitionsAssigned(gained), kgo.OnPartitionsRevoked(lost), kgo.OnPartitionsLost(lost),
-	)
+	)...)
 	if err != nil {
 		return nil, err
 	}
@@ -71,6 +74,15 @@ func (m *member) Assigned() []int32 {
 	m.lock.Lock()
 	defer m.lock.Unlock()
 	return slices.Clone(m.assigned)
+}
+
+// takeRevoked gives what was taken from the member since it was last asked.
+func (m *member) takeRevoked() []int32 {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	revoked := append([]int32{}, m.revoked...)
+	m.revoked = nil
+	return revoked
 }
 
 func (m *member) Leave() {

@@ -1,10 +1,12 @@
-// The cases of tests/interop/cases.py with franz-go.
+// The cases of tests/interop with franz-go.
 package main
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"slices"
 	"sort"
 	"strings"
 	"time"
@@ -12,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kversion"
 
 	"headrace/interop/plan"
 )
@@ -34,7 +37,7 @@ func main() {
 	plan.Run(func(p *plan.Plan, name, topic string) (plan.Observed, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), 3*plan.WaitMax)
 		defer cancel()
-		t := &task{ctx, p, topic}
+		t := &task{ctx, p, topic, slices.Contains(os.Args, "older")}
 		if codec, ok := strings.CutPrefix(name, "codec-"); ok {
 			return t.codec(codecs[codec])
 		}
@@ -67,6 +70,26 @@ func main() {
 			return t.createPartitions()
 		case "delete-records":
 			return t.deleteRecords()
+		case "cooperative":
+			return t.cooperative()
+		case "static":
+			return t.static()
+		case "static-fenced":
+			return t.staticFenced()
+		case "regex":
+			return t.regex()
+		case "regex-new-topic":
+			return t.regexNewTopic()
+		case "commit":
+			return t.commit()
+		case "abort":
+			return t.abort()
+		case "zombie":
+			return t.zombie()
+		case "consume-process-produce":
+			return t.consumeProcessProduce()
+		case "epoch-kept", "epoch-bumped":
+			return t.epochs()
 		}
 		return nil, fmt.Errorf("no such case: %s", name)
 	})
@@ -76,6 +99,7 @@ type task struct {
 	ctx   context.Context
 	plan  *plan.Plan
 	topic string
+	older bool // speak as a client of Kafka 3.9 does
 }
 
 func (t *task) codec(codec kgo.CompressionCodec) (plan.Observed, error) {
@@ -214,11 +238,7 @@ func (t *task) offsetsForTimes() (plan.Observed, error) {
 }
 
 func (t *task) commitResume() (plan.Observed, error) {
-	inGroup := []kgo.Opt{
-		kgo.ConsumerGroup(t.topic), kgo.ConsumeTopics(t.topic), kgo.DisableAutoCommit(),
-		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
-	}
-	first, err := t.client(inGroup...)
+	first, err := t.client(t.inGroup()...)
 	if err != nil {
 		return nil, err
 	}
@@ -240,7 +260,7 @@ func (t *task) commitResume() (plan.Observed, error) {
 	if err != nil {
 		return nil, err
 	}
-	second, err := t.client(inGroup...)
+	second, err := t.client(t.inGroup()...)
 	if err != nil {
 		return nil, err
 	}
@@ -352,8 +372,24 @@ func (t *task) deleteRecords() (plan.Observed, error) {
 	})
 }
 
+func (t *task) options(options ...kgo.Opt) []kgo.Opt {
+	if t.older {
+		options = append(options, kgo.MaxVersions(kversion.V3_9_0()))
+	}
+	return append(options, kgo.SeedBrokers(t.plan.Bootstrap))
+}
+
+// inGroup makes a client a member of the case's group that commits nothing by itself.
+func (t *task) inGroup(options ...kgo.Opt) []kgo.Opt {
+	return append(
+		options,
+		kgo.ConsumerGroup(t.topic), kgo.ConsumeTopics(t.topic), kgo.DisableAutoCommit(),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+	)
+}
+
 func (t *task) client(options ...kgo.Opt) (*kgo.Client, error) {
-	return kgo.NewClient(append(options, kgo.SeedBrokers(t.plan.Bootstrap))...)
+	return kgo.NewClient(t.options(options...)...)
 }
 
 func admin[T any](t *task, use func(*kadm.Client) (T, error)) (T, error) {

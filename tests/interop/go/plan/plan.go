@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"sort"
+	"slices"
 	"time"
 )
 
@@ -35,7 +35,7 @@ type Record struct {
 	Offset    int64    `json:"offset"`
 }
 
-// Plan is the file named by the program's one argument.
+// Plan is the file named by the program's last argument.
 type Plan struct {
 	Bootstrap string   `json:"bootstrap"`
 	SeededAt  int64    `json:"seeded_at"`
@@ -56,7 +56,7 @@ func (h Header) MarshalJSON() ([]byte, error) {
 
 // Run reads the plan, does every task and prints a line for each.
 func Run(observe func(p *Plan, name, topic string) (Observed, error)) {
-	data, err := os.ReadFile(os.Args[1])
+	data, err := os.ReadFile(os.Args[len(os.Args)-1])
 	if err != nil {
 		panic(err)
 	}
@@ -112,36 +112,35 @@ func Group(members []Member, seen *Set) (Observed, error) {
 			member.Leave()
 		}
 	}()
-	assignments, err := settle(members, seen)
+	complete := func() bool { return seen.Len() == groupRecords }
+	assignments, err := Settle(members, complete)
 	if err != nil {
 		return nil, err
 	}
 	members[2].Leave()
 	members = members[:2]
-	afterLeave, err := settle(members, seen)
+	afterLeave, err := Settle(members, complete)
 	if err != nil {
 		return nil, err
 	}
 	return Observed{"assignments": assignments, "after_leave": afterLeave, "values": seen.Sorted()}, nil
 }
 
-func settle(members []Member, seen *Set) ([][]int32, error) {
+// Settle waits until the members share all partitions evenly and `more` holds.
+func Settle(members []Member, more func() bool) ([][]int32, error) {
 	var assigned [][]int32
 	for deadline := time.Now().Add(WaitMax); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		assigned = nil
-		held, idle := 0, 0
+		even := true
 		for _, member := range members {
 			partitions := member.Assigned()
-			sort.Slice(partitions, func(i, j int) bool { return partitions[i] < partitions[j] })
+			slices.Sort(partitions)
 			assigned = append(assigned, partitions)
-			held += len(partitions)
-			if len(partitions) == 0 {
-				idle++
-			}
+			even = even && len(partitions) == groupPartitions/len(members)
 		}
-		if idle == 0 && held == groupPartitions && seen.Len() == groupRecords {
+		if even && more() {
 			return assigned, nil
 		}
 	}
-	return nil, fmt.Errorf("the group did not settle: %v, %d values", assigned, seen.Len())
+	return nil, fmt.Errorf("the group did not settle: %v", assigned)
 }
