@@ -12,12 +12,14 @@ from tests.simulation.world import Process, World
 
 from headrace.protocol.api import RESPONSES
 from headrace.protocol.codec import decode, encode
-from headrace.protocol.headers import RequestHeader, request_header_version, response_header_version
+from headrace.protocol.headers import request_header_version, response_header_version
 from headrace.protocol.schema import Message
 
 ResponseT = TypeVar("ResponseT", bound=Message)
 
 LENGTH = Struct(">i")
+# API key, version, correlation id and the length of the client id.
+HEADER = Struct(">hhih")
 CORRELATION = Struct(">ii")
 RETRY_MS = (20, 400)
 
@@ -33,6 +35,7 @@ class Client:
         self.process = process
         self.world: World = process.world
         self.name = process.name
+        self._name = process.name.encode()
         self._network = network
         self._line: Line | None = None
         self._buffer = bytearray()
@@ -53,13 +56,9 @@ class Client:
         assert RESPONSES[api_key] is response
         self._correlation_id += 1
         correlation_id = self._correlation_id
-        header = RequestHeader(
-            request_api_key=api_key,
-            request_api_version=version,
-            correlation_id=correlation_id,
-            client_id=self.name,
-        )
-        body = encode(header, request_header_version(api_key, version)) + encode(request, version)
+        flexible = request_header_version(api_key, version) == 2
+        header = HEADER.pack(api_key, version, correlation_id, len(self._name)) + self._name
+        body = header + (b"\0" if flexible else b"") + encode(request, version)
         answered: asyncio.Future[bytes] = self.process.create_future()
         self._waiting.append((correlation_id, answered))
         tell = self.world.tell

@@ -35,6 +35,7 @@ GROUP = "g"
 SIMPLE_GROUP = "simple"
 PARTITIONS = 3
 SETTLE_MS = 60_000
+LOOKS_MAX = 100
 # What the members of one world may support. After a restart the log knows of each member only the
 # protocol that was chosen, as in Kafka, so every member must support all.
 PROTOCOLS: tuple[tuple[tuple[str, ...], ...], ...] = (
@@ -119,7 +120,7 @@ class Groups:
 
         async def look() -> None:
             for group in (GROUP, SIMPLE_GROUP):
-                while True:
+                for _ in range(LOOKS_MAX):
                     try:
                         if await look_up(
                             client, self.history, group, tuple(range(PARTITIONS)), NEWEST.fetch
@@ -128,6 +129,8 @@ class Groups:
                     except Lost:
                         pass
                     await client.pause()
+                else:
+                    self.history.stuck.append(f"the offsets of {group} cannot be read")
             looked.set_result(None)
 
         process.create_task(look())

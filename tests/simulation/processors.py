@@ -41,7 +41,7 @@ class Worker(Member):
     async def _consume(self) -> None:
         plan = self.plan
         while not self.calm:
-            await self.client.pause(plan.session_ms // 8, plan.session_ms // 3)
+            await self.client.pause(plan.session_ms // 4, plan.session_ms // 2)
             if self.world.happens(plan.strange):
                 await self.client.pause(plan.session_ms, plan.session_ms * 2)
             if self.share:

@@ -28,6 +28,8 @@ READ_UNCOMMITTED = 0
 READ_COMMITTED = 1
 LATEST = -1
 FETCH_VERSION = 11
+# One batch, a few, or all.
+FETCH_BYTES = (1, 200, 1 << 20)
 
 
 class Reader:
@@ -47,18 +49,18 @@ class Reader:
         while True:
             try:
                 for reading in self.readings:
-                    await self.read(reading)
+                    await self.read(reading, self.client.world.chance.choice(FETCH_BYTES))
             except Lost:
                 pass
             await self.client.pause(50, 3_000)
 
-    async def read(self, reading: Reading) -> bool:
+    async def read(self, reading: Reading, max_bytes: int = FETCH_BYTES[-1]) -> bool:
         """Read once from where the reading has come to; whether there was anything."""
         answer = await self.client.ask(
             FetchRequest(
                 max_wait_ms=20,
                 min_bytes=1,
-                max_bytes=self.client.world.chance.choice((1, 200, 1 << 20)),
+                max_bytes=max_bytes,
                 isolation_level=READ_COMMITTED,
                 topics=[
                     FetchTopic(

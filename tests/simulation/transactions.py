@@ -42,6 +42,7 @@ from headrace.protocol.records import Record
 TIMEOUTS_MS = (1_500, 3_000, 6_000)
 SETTLE_MS = 60_000
 PRODUCERS_MAX = 5
+LOOKS_MAX = 100
 
 
 class Transactions:
@@ -70,7 +71,7 @@ class Transactions:
         self._versions = world.chance.choice(
             ((JAVA_4,), (JAVA_4,), (JAVA_3,), (LIBRDKAFKA,), (JAVA_4, JAVA_3, LIBRDKAFKA))
         )
-        self._has_workers = world.happens(0.4)
+        self._has_workers = world.happens(0.3)
         self._main = Process(world, "main")
 
     def run(self) -> None:
@@ -86,7 +87,7 @@ class Transactions:
         plain = PlainProducer(self.process("plain"), self.network, self.history)
         Reader(self.process("reader"), self.network, PARTITIONS).follow(self.history)
         own = [self.add_producer, self.kill_producer] * 2
-        await self.fate.act(self.world.between(2, 5), 3_000, own)
+        await self.fate.act(self.world.between(2, 4), 3_000, own)
         await self.fate.heal()
         plain.calm = True
         for client in self._clients():
@@ -103,8 +104,7 @@ class Transactions:
             if any(after[p][: len(values)] != values for p, values in before.items()):
                 self.history.stuck.append(f"after the last crash {before} has become {after}")
         last = self.process("last")
-        while not await self._in(last, self._look(last)):
-            await asyncio.sleep(0.5)
+        await self._in(last, self._look(last))
 
     # The end.
 
@@ -139,10 +139,13 @@ class Transactions:
         places: dict[str, tuple[int, ...]] = {**groups}
         places |= {worker.plan.group: tuple(range(PARTITIONS)) for worker in self.workers}
         for group, inputs in places.items():
-            for _ in range(100):
-                await find_group(client, group)
-                if await look_up(client, self.history, group, inputs, NEWER.fetch):
-                    break
+            for _ in range(LOOKS_MAX):
+                try:
+                    await find_group(client, group)
+                    if await look_up(client, self.history, group, inputs, NEWER.fetch):
+                        break
+                except Lost:
+                    pass
                 await client.pause()
             else:
                 self.history.stuck.append(f"the offsets of {group} never become stable")
@@ -205,7 +208,7 @@ class Transactions:
         world = self.world
         strange = world.chance.choice((0.0, 0.1, 0.2))
         group = f"{PROCESSOR_GROUPS}group"
-        plan = Plan(group, PARTITIONS, NEWER, (EAGER,), None, 1_000, 1_000, strange)
+        plan = Plan(group, PARTITIONS, NEWER, (EAGER,), None, 1_200, 1_000, strange)
         versions = world.chance.choice(self._versions)
         process = self.process("worker")
         world.tell("fate", f"lets {process.name} begin in {group}", versions)
