@@ -11,13 +11,13 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Protocol
 
 from tests import apache_kafka
 
 from benchmarks.process import started_at
+from headrace.cli.version import version
 
 # By default a deleted topic's files stay for a minute or more; the disk is wanted back sooner.
 SETTINGS = {
@@ -62,7 +62,7 @@ class Headrace:
     name = "headrace"
 
     def __init__(self, settings: tuple[str, ...] = ()) -> None:
-        self.title = f"Headrace {version('headrace')}"
+        self.title = f"Headrace {version()}"
         self._settings = (*(f"{name}={value}" for name, value in SETTINGS.items()), *settings)
         self._process: subprocess.Popen[bytes] | None = None
 

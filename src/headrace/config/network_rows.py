@@ -158,8 +158,8 @@ NETWORK_ROWS: tuple[Setting, ...] = (
     Setting(
         name="headrace.sendfile",
         kind=Kind.BOOLEAN,
-        default=True,
-        doc="Whether large plain-text fetches are sent by `sendfile`, without a copy.",
+        default=False,
+        doc="Whether large plain-text fetches are sent by `sendfile` instead of by one copy.",
     ),
     Setting(
         name="fetch.max.bytes",
