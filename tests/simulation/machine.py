@@ -26,7 +26,6 @@ from tests.storage.faulty_files import PowerLossFileSystem
 
 from headrace.broker import broker as broker_module
 from headrace.broker import node as node_module
-from headrace.broker import stager as stager_module
 from headrace.broker.broker import Broker
 from headrace.broker.clock import Alarm
 from headrace.broker.connection import Connection
@@ -192,7 +191,7 @@ class Machine:
     def hardware(self) -> Iterator[None]:
         """Give the broker's modules this machine instead of the real one."""
         with ExitStack() as stack:
-            for module in (node_module, stager_module, sync_module):
+            for module in (node_module, sync_module):
                 stack.enter_context(patch.object(module, "ThreadPoolExecutor", Threads))
             stack.enter_context(patch.object(node_module, "SystemClock", lambda: self.clock))
             stack.enter_context(patch.object(broker_module, "SqliteStore", self))

@@ -111,6 +111,7 @@ def checkpoint(log: Log) -> int:
     pending = log.begin_checkpoint()
     if pending is not None:
         pending.run()
+        pending.remove_older()
         log.complete_checkpoint(pending)
     return log.recovery_point
 

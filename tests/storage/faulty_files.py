@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from headrace.storage.files import Buffer, File, FileSystem, Lock, OsFileSystem, SyncFailed
-from headrace.storage.staging import Stage
 
 # Operations that can be made to fail: those of File, then those of FileSystem.
 FILE_OPERATIONS = ("append", "pread", "truncate", "sync")
@@ -183,9 +182,6 @@ class FaultyFile:
     def append(self, data: Buffer) -> None:
         self._fs.happen("append", self.path)
         self._inner.append(data)
-
-    def stage(self, data: memoryview, head_bytes: int) -> Stage | None:
-        return self._inner.stage(data, head_bytes)
 
     def pread(self, length: int, offset: int) -> bytes | bytearray:
         self._fs.happen("pread", self.path)
@@ -535,9 +531,6 @@ class _PowerLossFile:
     def append(self, data: Buffer) -> None:
         self._fs.change(self._inode, _Write(self.size, bytes(data)))
         self.size += len(data)
-
-    def stage(self, data: memoryview, head_bytes: int) -> Stage | None:
-        return None
 
     def pread(self, length: int, offset: int) -> bytes | bytearray:
         return bytes(self._inode.data[offset : offset + length])

@@ -437,6 +437,24 @@ def test_recovery_point_that_could_not_be_written_is_not_believed(tmp_path: Path
     assert log.recovery_point == 1
 
 
+def test_older_snapshot_stays_until_the_recovery_point_is_durable(tmp_path: Path) -> None:
+    fs = FaultyFileSystem()
+    logs = manager(tmp_path, fs=fs)
+    log = logs.create("t", 0, TOPIC_ID)
+
+    def snapshots() -> set[str]:
+        return {path.name.lstrip("0") for path in Path(log.dir).glob("*.snapshot")}
+
+    durable(log, b"a")
+    logs.checkpoint()
+    durable(log, b"b")
+    fs.fail("write", error=errno.ENOSPC, path_has="recovery-point")
+    logs.checkpoint()
+    assert snapshots() == {"1.snapshot", "2.snapshot"}
+    logs.checkpoint()
+    assert snapshots() == {"2.snapshot"}
+
+
 def test_empty_logs_get_no_files_at_a_checkpoint(tmp_path: Path) -> None:
     logs = manager(tmp_path)
     log = logs.create("t", 0, TOPIC_ID)

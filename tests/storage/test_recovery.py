@@ -139,9 +139,16 @@ def test_recovery_reads_only_from_the_recovery_point_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("clean", [True, False])
-@pytest.mark.parametrize("byte", range(17))
+@pytest.mark.parametrize(
+    ("epochs", "byte"),
+    [
+        *(("kept", byte) for byte in range(17)),
+        # Of a wrong leader epoch only the epochs tell.
+        *(("lost", byte) for byte in (*range(12), 16)),
+    ],
+)
 def test_damage_below_the_recovery_point_is_reported_never_cut(
-    tmp_path: Path, clean: bool, byte: int
+    tmp_path: Path, clean: bool, epochs: str, byte: int
 ) -> None:
     log = fill(tmp_path, 8)
     point = checkpoint(log)
@@ -151,6 +158,8 @@ def test_damage_below_the_recovery_point_is_reported_never_cut(
     data = bytearray(path.read_bytes())
     data[position + byte] ^= 0x10
     path.write_bytes(data)
+    if epochs == "lost":
+        (tmp_path / "leader-epoch-checkpoint").write_bytes(b"?")
     recovered = reopen(tmp_path, clean=clean, recovery_point=point)
     assert path.read_bytes() == data
     assert recovered.end_offset == point

@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from functools import partial
 from struct import Struct
 from typing import TYPE_CHECKING, cast
 
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from headrace.broker.commit_lanes import CommitLanes
     from headrace.broker.lanes import Lanes
     from headrace.broker.server import Server
-    from headrace.storage.staging import Stage
 
 LENGTH = Struct(">i")
 API_KEY = Struct(">h")
@@ -79,7 +77,6 @@ class Connection(asyncio.BufferedProtocol):
         "_replies",
         "_scratch",
         "_server",
-        "_staging",
         "_stalled",
         "_tail",
         "_transport",
@@ -107,7 +104,6 @@ class Connection(asyncio.BufferedProtocol):
         self._held = 0  # pending answers that hold the line
         self._finishing = False  # the broker stops: answer what is under way, then hang up
         self._stalled = False  # waiting for room in the node's queues
-        self._staging = False  # a large frame is there, its batch on its way to the disk
         self._parsing = False
         self._reading_paused = False
         self.last_tick = server.tick
@@ -239,32 +235,13 @@ class Connection(asyncio.BufferedProtocol):
 
     def _finish_large(self, large: bytearray) -> None:
         self._large = None
-        stage = None
-        if self._pool.used_bytes > self._large_end:  # else there is nothing to do meanwhile
-            stage = self._server.dispatcher.stage(self, self._large_view, 4, self._large_end)
-        if stage is None:
-            self._execute_large(large)
-        else:
-            self._staging = True
-            self._regulate()
-            self._server.stager.run(stage, partial(self._staged, large, stage))
-
-    def _staged(self, large: bytearray, stage: Stage) -> None:
-        self._staging = False
-        self._execute_large(large, stage)
-        self._close_if_finished()
-
-    def _execute_large(self, large: bytearray, stage: Stage | None = None) -> None:
         self._parsing = True
         try:
-            if self._transport is not None:  # else the client is gone and was promised nothing
-                self._execute(self, self._large_view, 4, self._large_end)
+            self._execute(self, self._large_view, 4, self._large_end)
         except ProtocolError as error:
             self._refuse(str(error))
         finally:
             self._parsing = False
-            if stage is not None:
-                stage.end()
             self._large_view.release()
             self._pool.give_back(large, self._large_end)
             if self._ready:
@@ -353,7 +330,6 @@ class Connection(asyncio.BufferedProtocol):
         """Whether the next request must not be executed now."""
         return bool(
             self._held
-            or self._staging
             or self._stalled
             or self._finishing
             or self._transport is None
@@ -364,11 +340,7 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def idle(self) -> bool:
         """Whether nothing is under way on this connection."""
-        return (
-            not self._replies
-            and not self._staging
-            and (self._outbox is None or not self._outbox.busy)
-        )
+        return not self._replies and (self._outbox is None or not self._outbox.busy)
 
     @property
     def is_mid_frame(self) -> bool:

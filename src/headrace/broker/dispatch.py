@@ -20,7 +20,6 @@ from headrace.broker.outbox import Segment
 from headrace.broker.pending import Pending
 from headrace.broker.ports import Delay, Drop, Fail, Hooks
 from headrace.broker.registry import HANDLERS, Handler
-from headrace.broker.stager import STAGE_BYTES_MIN
 from headrace.protocol.api import RESPONSES
 from headrace.protocol.api.fetch import FetchResponse
 from headrace.protocol.api.offset_commit import OffsetCommitRequest
@@ -35,7 +34,6 @@ from headrace.storage import AppendInfo
 if TYPE_CHECKING:
     from headrace.broker.connection import Connection, Reply
     from headrace.broker.node import Node
-    from headrace.storage.staging import Stage
 
 KEY_AND_VERSION = Struct(">hh")
 LENGTH_AND_CORRELATION = Struct(">ii")
@@ -157,18 +155,6 @@ class Dispatcher:
         elif answer is not None:
             reply = connection.answer_later(holds_line=True)
             self._spawn(self._finish(route, correlation_id, request, answer, reply, started_ns))
-
-    def stage(self, connection: Connection, view: memoryview, start: int, end: int) -> Stage | None:
-        """Begin to write the batch of a large produce ahead of serving it, if it takes a lane."""
-        lanes = connection.lanes
-        key, version = KEY_AND_VERSION.unpack_from(view, start)
-        if lanes is None or self._routes.get(key << 16 | version) is not lanes.route:
-            return None
-        found = lanes.find(view, start, end)
-        if found is None or len(found[1]) < STAGE_BYTES_MIN:
-            return None
-        lane, batch = found
-        return lane.partition.log.stage(batch)
 
     def _produce(
         self,

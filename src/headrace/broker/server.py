@@ -13,7 +13,6 @@ from headrace.broker.buffers import BufferPool
 from headrace.broker.connection import Connection
 from headrace.broker.dispatch import Dispatcher
 from headrace.broker.outbox import SCRATCH_BYTES, ThreadReader
-from headrace.broker.stager import Stager
 from headrace.config import Endpoint
 from headrace.protocol.primitives import ProtocolError
 
@@ -54,7 +53,6 @@ class Server:
         self.use_sendfile = settings.bool("headrace.sendfile")
         self.out_scratch = memoryview(bytearray(SCRATCH_BYTES))
         self.reader = ThreadReader(node.loop, node.read_pool, self._count_cold_read)
-        self.stager = Stager(node.loop)
         self.tick = 0
         self._node = node
         self.loop = node.loop
@@ -119,7 +117,6 @@ class Server:
         for connection in tuple(self._connections):
             connection.abort()
         await self.dispatcher.drain()
-        await self.stager.close()
         if self._listener is not None:
             self._listener.close()
         self.scratch.release()

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Protocol, TypeAlias
 
 from headrace.storage import system_calls
-from headrace.storage.staging import OsStage, Stage
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
@@ -54,9 +53,6 @@ class File(Protocol):
 
     def append(self, data: Buffer) -> None:
         """Write all of data at the end; on failure cut back to the old size and raise OSError."""
-
-    def stage(self, data: memoryview, head_bytes: int) -> Stage | None:
-        """Let a thread write data ahead of their `append`, all but the head; None if it may not."""
 
     def pread(self, length: int, offset: int) -> bytes | bytearray:
         """Read up to length bytes; fewer only at the end of the file."""
@@ -182,7 +178,6 @@ class OsFile:
         "path",
         "read_lately",
         "size",
-        "staged",
     )
 
     def __init__(self, fs: OsFileSystem, path: str, size: int) -> None:
@@ -194,7 +189,6 @@ class OsFile:
         self._held = False
         self._reserved_bytes = 0
         self._reserve_at = _RESERVE_FROM_BYTES
-        self.staged: OsStage | None = None
         self.read_lately = False
         self._synced_size = size
         self._sync_error: OSError | None = None
@@ -220,8 +214,6 @@ class OsFile:
         if end > self._reserve_at:
             self._reserve_at = end + min(end // 4, _RESERVE_BYTES_MAX)
             self.reserve(self._reserve_at)
-        if self.staged is not None:
-            data = self.staged.unwritten(data)
         try:
             written = os.pwrite(descriptor.fd, data, self.size)
             if written != len(data):
@@ -231,11 +223,6 @@ class OsFile:
                 os.ftruncate(descriptor.fd, self.size)
             raise
         self.size = end
-
-    def stage(self, data: memoryview, head_bytes: int) -> Stage | None:
-        if self.staged is not None or self._descriptor is None:
-            return None
-        return OsStage(self, self._descriptor, data, head_bytes)
 
     def _append_rest(self, fd: int, data: Buffer, written: int) -> None:
         view = memoryview(data)

@@ -115,13 +115,14 @@ class Checkpoint(Flush):
         self._bases = {segment.base_offset for segment in log.segments}
         self._epochs = log.epochs.rows() if log.epochs.changed else None
 
-    def run(self) -> None:
-        """Save, sync, and drop the snapshots that this one replaces; as in a flush on failure."""
-        super().run()
-        if self.succeeded:
-            with self._saving, contextlib.suppress(OSError):
-                if not self._cancelled:
-                    self._remove_older_snapshots()
+    def remove_older(self) -> None:
+        """Drop the snapshots that this one replaces; once the recovery point is durable.
+
+        Until then a crash falls back on the one before. May be called on any thread.
+        """
+        with self._saving, contextlib.suppress(OSError):
+            if self.succeeded and not self._cancelled:
+                self._remove_older_snapshots()
 
     def _save(self) -> None:
         fs = self.log.fs

@@ -15,7 +15,6 @@ from struct import error as StructError
 from crc32c import crc32c
 
 from headrace.protocol.batch import (
-    HEADER_BYTES,
     TRANSACTIONAL_BIT,
     BatchHeader,
     restamp,
@@ -40,7 +39,6 @@ from headrace.storage.replay import replay
 from headrace.storage.segment import Segment
 from headrace.storage.slices import Slice
 from headrace.storage.snapshots import Snapshot
-from headrace.storage.staging import Stage
 from headrace.storage.swap import Swap
 
 RELATIVE_OFFSET_MAX = (1 << 31) - 1
@@ -288,10 +286,6 @@ class Log:
                 transactional,
             )
         return AppendInfo(base_offset, last_offset, append_time_ms, self.start_offset)
-
-    def stage(self, batch: memoryview) -> Stage | None:
-        """Let a thread write a large batch ahead of its `append`; None if it cannot be."""
-        return self._active_file.stage(batch, HEADER_BYTES) if self.offline is None else None
 
     def _append_internal(
         self, data: memoryview, leader_epoch: int, now_ms: int, origin: Origin

@@ -441,6 +441,9 @@ class ManagerCheckpoint:
                     log_dir.checkpoints.write(offsets)
                 except OSError as error:
                     self.unsaved[log_dir] = error
+        for checkpoint in self._done:
+            if manager._dir_of.get(checkpoint.log) not in self.unsaved:
+                checkpoint.remove_older()
 
     def complete(self) -> None:
         """Move the recovery points in memory; on the thread of the logs."""

@@ -9,9 +9,9 @@ tests check them:
    pages and files; what lies below never does.
 2. The recovery point moves to an offset only after the data below it, the index entries of those
    data, the epochs, and a producer snapshot at exactly that offset are synced (`Checkpoint`); the
-   checkpoint file is then replaced atomically. So recovery trusts indexes and snapshots up to the
-   recovery point and rebuilds all above it, and never scans what lies below: damage there is found
-   when it is read.
+   checkpoint file is then replaced atomically, and only then go the snapshots before that one. So
+   recovery trusts indexes and snapshots up to the recovery point and rebuilds all above it, and
+   never scans what lies below: damage there is found when it is read.
 3. Appends leave no gaps between segments: a segment is named by the offset at which the one
    before it ended. Only compaction does, and it keeps how far it went durably (`swap`) before it
    does. So a gap above that and above the recovery point is a lost tail: the log ends before it.
@@ -43,22 +43,22 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from headrace.protocol.batch import HEADER_BYTES, MAGIC, BatchHeader, read_header
+from headrace.protocol.batch import BatchHeader
 from headrace.storage import names, snapshots
 from headrace.storage.checkpoints import CorruptCheckpoint, parse_partition_metadata
 from headrace.storage.config import LogConfig
+from headrace.storage.crash_check import CrashCheck
 from headrace.storage.epochs import NO_EPOCH, EpochCache
 from headrace.storage.files import FileSystem
-from headrace.storage.log import RELATIVE_OFFSET_MAX, Log
+from headrace.storage.log import Log
 from headrace.storage.replay import rebuild_producers
-from headrace.storage.scan import BadBatch, behind_damage, iter_checked, next_batch
+from headrace.storage.scan import BadBatch
 from headrace.storage.segment import Segment
-from headrace.storage.setting_aside import copy_tail, move_segment
 from headrace.storage.sparse_index import CorruptIndex
 from headrace.storage.swap import COMPACTED_UPTO, compacted_upto, finish_swaps
 
 _log = logging.getLogger(__name__)
-_HINT = "`headrace log verify` tells more"
+_NO_END = 1 << 63
 
 
 @dataclass(slots=True, kw_only=True)
@@ -78,23 +78,6 @@ class Opening:
     rng: random.Random | None = None
 
 
-def _is_headless(segment: Segment, position: int) -> bool:
-    """Whether only the head of a batch is missing, which is written last of a large one.
-
-    What looks like a batch in the rest is a value in it, or else could be: see `staging`.
-    """
-    return not any(segment.file.pread(HEADER_BYTES, position))
-
-
-def _is_unfinished(segment: Segment, position: int) -> bool:
-    """Whether bytes are what a killed append leaves: no end, or no head."""
-    room = segment.size - position
-    if room < HEADER_BYTES or _is_headless(segment, position):
-        return True
-    header = read_header(segment.file.pread(HEADER_BYTES, position))
-    return header.magic == MAGIC and header.size > room
-
-
 def open_log(fs: FileSystem, folder: str, opening: Opening) -> Log:
     """Open the log in a folder, recovering it unless it was cleanly closed; raises OSError."""
     return _Opener(fs, folder, opening).open()
@@ -111,7 +94,6 @@ class _Opener:
         self.present: set[str] = set()
         self.compacted_upto = 0
         self.epochs = EpochCache([])
-        self.new_epoch: tuple[int, int] | None = None  # of the last batch, with its offset
         self.segments: list[Segment] = []
         self.changed = False
 
@@ -297,183 +279,21 @@ class _Opener:
     def _recover(self) -> int:
         """Check all batches from the recovery point on, cut what is torn; the end offset."""
         self.changed = True
-        self.epochs.truncate_end(self.recovery_point)
-        end_offset = self.segments[0].base_offset
-        for index, segment in enumerate(self.segments):
-            following = self.segments[index + 1 :]
-            if following and following[0].base_offset <= self.recovery_point:
-                end_offset = following[0].base_offset
-                continue
-            if segment.base_offset > max(end_offset, self.recovery_point, self.compacted_upto):
-                reason = f"nothing lies between {end_offset} and {segment.base_offset}"
-                if self._may_be_torn(end_offset):
-                    self._drop(self.segments[index:], reason)
-                    break
-                _log.error("%s: %s, though it was there; %s", self.folder, reason, _HINT)
-            next_base = following[0].base_offset if following else None
-            end_offset, goes_on = self._recover_segment(segment, next_base)
-            if not goes_on:
-                self._drop(following, f"segment {segment.base_offset} was cut")
-                break
-        if end_offset < self.recovery_point:
-            _log.error(
-                "%s: batches from offset %d on are damaged or missing, though they were synced "
-                "up to %d; the log goes on from there; %s",
-                self.folder,
-                end_offset,
-                self.recovery_point,
-                _HINT,
-            )
-            end_offset = self.recovery_point
-            self._add_segment(end_offset)
-        elif self.segments[-1].damage:
-            self._add_segment(end_offset)
-        if self.new_epoch is not None:
-            self.epochs.assign(*self.new_epoch)
-        self.epochs.truncate_end(end_offset)
+        check = CrashCheck(
+            self.fs,
+            self.folder,
+            self.segments,
+            self.epochs,
+            check_from=self.recovery_point,
+            synced_upto=self.opening.recovery_point,
+            gaps_upto=_NO_END if self.opening.config.is_compacted else self.compacted_upto,
+            compacted_upto=self.compacted_upto,
+            same_boot=self.opening.same_boot,
+            now_ms=self.opening.now_ms,
+        )
+        end_offset = check.run()
+        self.segments = check.segments
         return end_offset
-
-    def _recover_segment(self, segment: Segment, next_base: int | None) -> tuple[int, bool]:
-        """Check a segment's batches and rebuild its indexes; its end, and whether the log goes on.
-
-        It does not behind a torn end, which is cut. `next_base` is the next segment's base offset.
-        """
-        position, expected = self._trusted_until(segment)
-        goes_on = True
-        while position < segment.size:
-            try:
-                for at, header, _ in iter_checked(segment.file, position, segment.size):
-                    self._check_place(segment, at, header, expected)
-                    segment.record(header.last_offset, at, header.size, header.max_timestamp)
-                    self._learn_epoch(header.leader_epoch, header.base_offset)
-                    position, expected = at + header.size, header.next_offset
-            except BadBatch as error:
-                behind = behind_damage(segment.file, position, segment.size, expected)
-                is_complete = next_base == expected
-                is_end = is_complete or (behind is None and next_base is None)
-                if self._may_be_torn(expected) or (
-                    expected >= self.recovery_point and (is_end or _is_headless(segment, position))
-                ):
-                    self._cut(segment, position, expected, is_end, error)
-                    goes_on = is_complete
-                    break
-                goes_on = not is_end
-                _log.error(
-                    "%s: offset %d is damaged, and it is no torn end: %s; it stays, reads of it "
-                    "fail with CORRUPT_MESSAGE; %s",
-                    segment.file.path,
-                    expected,
-                    error,
-                    _HINT,
-                )
-                segment.step_over(position, segment.size if behind is None else behind)
-                if behind is None:
-                    break
-                position = behind
-                expected = read_header(segment.file.pread(HEADER_BYTES, behind)).base_offset
-        segment.seal()
-        segment.file.sync()
-        return expected, goes_on
-
-    def _learn_epoch(self, epoch: int, offset: int) -> None:
-        """Take a new epoch once the next batch has it too: no CRC covers it, and none goes back."""
-        if self.new_epoch is not None:
-            if self.new_epoch[0] <= epoch:
-                self.epochs.assign(*self.new_epoch)
-            else:
-                offset = self.new_epoch[1]  # that batch lied: it has this one's epoch
-        self.new_epoch = (epoch, offset) if epoch > self.epochs.latest else None
-
-    def _may_be_torn(self, offset: int) -> bool:
-        """Whether a crash can have taken what was written from an offset on.
-
-        Not what was synced, and nothing as long as the machine has not stopped: the page cache
-        outlives a process.
-        """
-        return offset >= self.opening.recovery_point and not self.opening.same_boot
-
-    def _cut(
-        self, segment: Segment, position: int, expected: int, is_end: bool, error: BadBatch
-    ) -> None:
-        """Cut a segment before bytes that are no batch; a copy stays unless a crash explains it."""
-        size = segment.size - position
-        if is_end and (self._may_be_torn(expected) or _is_unfinished(segment, position)):
-            message = "%s: %d bytes after offset %d are cut: %s"
-            _log.warning(message, segment.file.path, size, expected, error)
-        else:
-            copy = copy_tail(self.fs, self.folder, segment.file, position, expected)
-            _log.error(
-                "%s: %d bytes after offset %d are cut, more than a torn end: %s; a power loss "
-                "leaves that of records that were not synced, a failing disk of any; they are kept "
-                "in %s, `headrace log dump --deep` shows them",
-                segment.file.path,
-                size,
-                expected,
-                error,
-                copy,
-            )
-        segment.file.truncate(position)
-
-    def _trusted_until(self, segment: Segment) -> tuple[int, int]:
-        """Where in a segment the check begins, with its indexes cut to what lies before."""
-        try:
-            if segment.base_offset < self.recovery_point and not segment.index_damaged:
-                position, offset = self._recovery_position(segment)
-                segment.keep_indexes(position, offset)
-                return position, offset
-        except (BadBatch, CorruptIndex) as error:
-            _log.warning("%s is checked from its start: %s", segment.file.path, error)
-        segment.index_damaged = False
-        segment.reset_indexes()
-        segment.aborted.keep_below(self.recovery_point)
-        return 0, segment.base_offset
-
-    def _recovery_position(self, segment: Segment) -> tuple[int, int]:
-        """Where the first batch at or after the recovery point starts; raises BadBatch."""
-        try:
-            found = segment.locate(self.recovery_point)
-        except BadBatch as error:
-            # A torn append right behind the recovery point is all that a crash leaves: what lies
-            # before it need not be checked again.
-            if segment.index_damaged or segment.relearn(error.position) != self.recovery_point:
-                raise
-            return error.position, self.recovery_point
-        if segment.index_damaged:
-            raise CorruptIndex("entries do not lead to their batches")
-        if found is not None:
-            position, header = found
-            if header.base_offset == self.recovery_point:
-                return position, self.recovery_point
-            raise BadBatch(position, f"no batch begins at {self.recovery_point}")
-        end_offset = segment.relearn()
-        if end_offset != self.recovery_point:
-            raise BadBatch(segment.size, f"ends at {end_offset}, not {self.recovery_point}")
-        return segment.size, end_offset
-
-    def _check_place(
-        self, segment: Segment, position: int, header: BatchHeader, expected: int
-    ) -> None:
-        """Raise BadBatch for a batch whose offsets, which no CRC covers, cannot be right."""
-        base_offset = header.base_offset
-        gaps_allowed = self.opening.config.is_compacted or expected < self.compacted_upto
-        if base_offset < expected or (base_offset > expected and not gaps_allowed):
-            raise BadBatch(position, f"offset {base_offset} does not follow {expected}")
-        if base_offset < self.recovery_point < header.next_offset:
-            raise BadBatch(position, f"crosses the recovery point {self.recovery_point}")
-        if header.last_offset - segment.base_offset > RELATIVE_OFFSET_MAX:
-            raise BadBatch(position, f"offset {header.last_offset} is out of the segment's reach")
-
-    def _drop(self, segments: list[Segment], reason: str) -> None:
-        for segment in segments:
-            path = segment.file.path
-            if next_batch(segment.file, 0, segment.size, segment.base_offset) is None:
-                _log.warning("%s is removed: %s", path, reason)
-                segment.remove(self.fs)
-            else:
-                kept = move_segment(self.fs, segment)
-                _log.error("%s is no part of the log: %s; it is kept as %s", path, reason, kept)
-        gone = {segment.base_offset for segment in segments}
-        self.segments = [s for s in self.segments if s.base_offset not in gone]
 
     def _remove_snapshots_above(self, limit: int) -> None:
         above = {offset for offset in snapshots.offsets(self.present) if offset > limit}
