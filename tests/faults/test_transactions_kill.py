@@ -247,6 +247,7 @@ class TestMutants:
     def anomaly(self, tmp_path: Path, since: bool) -> str:
         """The first thing that is found wrong."""
         story = Story()
+        tmp_path.mkdir(exist_ok=True)
         disks_of(story, tmp_path / "metadata", since)
         for _, promises, disk in story.found.values():
             try:
@@ -279,4 +280,5 @@ class TestMutants:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(Markers, "_is_settled", lambda *_: False)
-        assert self.anomaly(tmp_path, since=True)
+        # Which sync ends first is the threads' choice: the moment is not in every story.
+        assert any(self.anomaly(tmp_path / str(number), since=True) for number in range(8))

@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tarfile
 import tempfile
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 from xml.etree import ElementTree
 
+from tests.archives import unpack
 from tests.interop.brokers import running
 from tests.jars import CACHE
 
@@ -124,8 +124,7 @@ def _fetch(folder: Path) -> None:
         if done.returncode != 0:
             raise RuntimeError(f"pip could not fetch kafka-python:\n{done.stdout}{done.stderr}")
         (archive,) = Path(temp).glob("*.tar.gz")
-        with tarfile.open(archive) as tar:
-            tar.extractall(temp, filter="data")
+        unpack(archive, Path(temp))
         (source,) = (path for path in Path(temp).iterdir() if path.is_dir())
         (source / "test" / "__init__.py").touch()
         (source / "test" / "service.py").write_text(_SERVICE, encoding="utf-8")

@@ -11,7 +11,6 @@ import os
 import re
 import signal
 import subprocess
-import tarfile
 import tempfile
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -19,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests import apache_kafka
+from tests.archives import unpack
 from tests.interop.brokers import running
 from tests.interop.kafka_python_suite import Outcome
 from tests.jars import CACHE
@@ -244,8 +244,7 @@ def built() -> Path:
 def _fetch(temp: Path) -> Path:
     _do(["npm", "pack", "--silent", f"{PACKAGE}@{PACKAGE_VERSION}"], temp)
     (archive,) = temp.glob("*.tgz")
-    with tarfile.open(archive) as tar:
-        tar.extractall(temp, filter="data")
+    unpack(archive, temp)
     source = temp / "package" / "deps" / "librdkafka"
     for pattern in _ON_ONE_BROKER:
         (path,) = (source / "tests").glob(pattern)
