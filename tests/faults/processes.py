@@ -54,7 +54,9 @@ class BrokerProcess:
         """Start the process without waiting for it to be ready."""
         assert not self.alive
         command = [sys.executable, "-m", "headrace", "broker"]
-        command += ["--listen", self.bootstrap, "--data-dir", str(self.data_dir)]
+        command += ["--listen", self.bootstrap]
+        if not any(setting.startswith("log.dirs=") for setting in self.settings):
+            command += ["--data-dir", str(self.data_dir)]
         for setting in self.settings:
             command += ["--set", setting]
         with self.errors.open("ab") as errors:

@@ -19,9 +19,6 @@ KAFKA_PYTHON_LATER = {
     "test_admin_integration.py::test_create_describe_delete_acls": ACLS,
 }
 KAFKA_PYTHON_MISSES = {
-    "test_admin_integration.py::test_alter_replica_log_dirs": (
-        "partitions are not moved between log dirs yet"
-    ),
     "test_admin_integration.py::test_describe_metadata_quorum": (
         "asks for the Raft quorum of the controllers; there is none"
     ),

@@ -15,6 +15,7 @@ from tests.storage.batches import (
     append_marker,
     batch,
     checkpoint,
+    flush,
     open_test_log,
     read_all,
     values,
@@ -617,18 +618,24 @@ def test_batches_within_a_damaged_batch_are_no_part_of_the_log(
 
 @pytest.mark.parametrize("same_boot", [True, False])
 @pytest.mark.parametrize("value", [b"v" * 500, embedded(7)], ids=["plain", "batches"])
-def test_large_batch_that_never_got_its_head_is_cut(
+def test_batch_whose_head_never_reached_the_disk_is_cut(
     tmp_path: Path, same_boot: bool, value: bytes
 ) -> None:
     log = fill(tmp_path, 4)
     everything = values(log)
-    staged = bytes(HEADER_BYTES) + bytes(batch([value]))[HEADER_BYTES:]
+    headless = bytes(HEADER_BYTES) + bytes(batch([value]))[HEADER_BYTES:]
     with (tmp_path / (FIRST + ".log")).open("ab") as file:
-        file.write(staged)
+        file.write(headless)
     recovered = after_crash(tmp_path, same_boot=same_boot)
+    has_batches = value.startswith(bytes(7))
+    if same_boot and has_batches:
+        # Appends write from the front: no kill leaves that, so nothing of it is cut.
+        assert recovered.end_offset == len(everything) + 3
+        assert readable(recovered)[1]  # the batch before it is in doubt, too
+        return
     assert values(recovered) == everything
-    # Batches in it may be a value's or not: nobody knows, so they are kept.
-    assert len(list(tmp_path.glob("*.corrupt"))) == (value.startswith(bytes(7)))
+    # What a crash explains is gone. The rest may be anything, so it is kept.
+    assert len(list(tmp_path.glob("*.corrupt"))) == (same_boot or has_batches)
 
 
 @pytest.mark.parametrize("same_boot", [True, False])
@@ -638,8 +645,9 @@ def test_leftovers_behind_a_segment_that_is_whole_cost_nothing(
     log = fill(tmp_path, 60)
     everything = values(log)
     assert len(log.segments) > 1
+    unfinished = bytes(batch([b"of a batch that went to the next segment" * 9]))[:-1]
     with Path(log.segments[0].file.path).open("ab") as file:
-        file.write(bytes(HEADER_BYTES) + b"of a large batch that went to the next segment" * 9)
+        file.write(unfinished)
     recovered = after_crash(tmp_path, same_boot=same_boot)
     assert values(recovered) == everything
     assert recovered.size_bytes == log.size_bytes
@@ -666,3 +674,33 @@ def test_entry_of_a_transaction_index_that_a_crash_made_up_is_never_vouched_for(
     recovered.close()
     again = reopen(tmp_path, clean=True, recovery_point=point)
     assert again.aborted_transactions(0, again.end_offset) == [(9, 0)]
+
+
+@pytest.mark.parametrize("known_by", ["a checkpoint", "its epochs", "nothing"])
+def test_log_whose_beginning_a_crash_took_begins_again(tmp_path: Path, known_by: str) -> None:
+    log = open_test_log(OsFileSystem(), str(tmp_path), config=CONFIG)
+    for sequence in range(60):
+        data = batch([b"v" * 40], producer_id=7, epoch=0, sequence=sequence)
+        log.append(data, leader_epoch=0, now_ms=NOW_MS)
+    flush(log)  # which also saves the producers at the last roll
+    first, second = log.segments[:2]
+    Path(first.file.path).unlink()
+    if known_by == "its epochs":  # as of a folder that a person has put here
+        log.epochs.save(log.fs, log.dir)
+    opening = Opening(
+        topic="t",
+        partition=0,
+        config=CONFIG,
+        now_ms=NOW_MS,
+        is_saved=known_by == "a checkpoint",
+        rng=random.Random(1),
+    )
+    recovered = open_log(OsFileSystem(), str(tmp_path), opening)
+    if known_by != "nothing":  # then retention may have taken it
+        assert (recovered.start_offset, recovered.end_offset) == (second.base_offset, 60)
+        return
+    assert (recovered.start_offset, recovered.end_offset) == (0, 0)
+    assert list(tmp_path.glob("*.log.corrupt"))
+    # A retry of the first batch is none to a log that does not have it.
+    data = batch([b"v" * 40], producer_id=7, epoch=0, sequence=0)
+    assert not recovered.append(data, leader_epoch=0, now_ms=NOW_MS).duplicate

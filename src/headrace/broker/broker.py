@@ -17,6 +17,7 @@ from headrace.broker.clock import Clock, SystemClock
 from headrace.broker.groups import GroupService
 from headrace.broker.housekeeping import Housekeeping
 from headrace.broker.log_config import log_config
+from headrace.broker.mover import Mover
 from headrace.broker.node import Node
 from headrace.broker.ports import BrokerAddress, Hooks
 from headrace.broker.server import Server
@@ -76,6 +77,7 @@ class Broker:
             await self._opened.aclose()
             raise
         self.node.housekeeping.start()
+        self.node.mover.start()
 
     async def serve_forever(self) -> None:
         """Wait until the broker is closed."""
@@ -131,6 +133,8 @@ class Broker:
         self._opened.push_async_callback(node.run_read, node.logs.close)
         node.housekeeping = Housekeeping(node)
         self._opened.push_async_callback(node.housekeeping.close)
+        node.mover = Mover(node)
+        self._opened.push_async_callback(node.mover.close)
         node.groups = GroupService(node)
         await node.groups.start()
         node.transactions = TransactionService(node)

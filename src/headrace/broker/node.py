@@ -19,6 +19,7 @@ from headrace.storage import Syncer
 if TYPE_CHECKING:
     from headrace.broker.groups import GroupService
     from headrace.broker.housekeeping import Housekeeping
+    from headrace.broker.mover import Mover
     from headrace.broker.ports import Cluster
     from headrace.broker.topics import TopicService
     from headrace.broker.transactions import TransactionService
@@ -44,6 +45,7 @@ class Node:
     transactions: TransactionService
     workers: Workers
     housekeeping: Housekeeping
+    mover: Mover
 
     def __init__(self, settings: Settings, clock: Clock) -> None:
         self.loop = asyncio.get_running_loop()
@@ -106,3 +108,4 @@ class Node:
         self.timers.close()
         self.real_timers.close()
         self.read_pool.shutdown(wait=False)
+        self.syncer.close()

@@ -350,4 +350,13 @@ LOG_ROWS: tuple[Setting, ...] = (
         scope=_WIDE,
         doc=_default_of("max.message.bytes"),
     ),
+    Setting(
+        name="replica.alter.log.dirs.io.max.bytes.per.second",
+        kind=Kind.LONG,
+        default=LONG_MAX,
+        valid=at_least(1),
+        unit="bytes/s",
+        scope=_WIDE,
+        doc="The most that is copied per second for partitions that move to another data folder.",
+    ),
 )

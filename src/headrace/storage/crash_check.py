@@ -34,6 +34,7 @@ class CrashCheck:
         synced_upto: int,
         gaps_upto: int,
         compacted_upto: int,
+        begins_at: int | None,
         same_boot: bool,
         now_ms: int,
     ) -> None:
@@ -47,6 +48,7 @@ class CrashCheck:
         # Below the first compaction may have taken batches, below the other whole segments.
         self._gaps_upto = gaps_upto
         self._compacted_upto = compacted_upto
+        self._begins_at = begins_at  # if nothing of the log can have been deleted yet
         self._same_boot = same_boot
         self._now_ms = now_ms
         self._new_epoch: tuple[int, int] | None = None  # of the last batch, with its offset
@@ -54,6 +56,8 @@ class CrashCheck:
     def run(self) -> int:
         """Check all batches from the recovery point on, cut what is torn; the end offset."""
         self._epochs.truncate_end(self._check_from)
+        if self._has_lost_its_beginning():
+            return self.segments[0].base_offset
         end_offset = self.segments[0].base_offset
         for index, segment in enumerate(self.segments):
             following = self.segments[index + 1 :]
@@ -89,6 +93,16 @@ class CrashCheck:
         self._epochs.truncate_end(end_offset)
         return end_offset
 
+    def _has_lost_its_beginning(self) -> bool:
+        """Begin again if the first segments are gone, which only a crash can have taken."""
+        offset, base_offset = self._begins_at, self.segments[0].base_offset
+        if offset is None or base_offset <= offset or not self._may_be_torn(offset):
+            return False
+        self._drop(self.segments, f"nothing lies between {offset} and {base_offset}")
+        self._epochs.truncate_end(offset)
+        self._add_segment(offset)
+        return True
+
     def _recover_segment(self, segment: Segment, next_base: int | None) -> tuple[int, bool]:
         """Check a segment's batches and rebuild its indexes; its end, and whether the log goes on.
 
@@ -107,9 +121,7 @@ class CrashCheck:
                 behind = behind_damage(segment.file, position, segment.size, expected)
                 is_complete = next_base == expected
                 is_end = is_complete or (behind is None and next_base is None)
-                if self._may_be_torn(expected) or (
-                    expected >= self._synced_upto and (is_end or _is_headless(segment, position))
-                ):
+                if self._may_be_torn(expected) or (expected >= self._synced_upto and is_end):
                     self._cut(segment, position, expected, is_end, error)
                     goes_on = is_complete
                     break
@@ -236,18 +248,10 @@ class CrashCheck:
         self.segments = [*self.segments, segment]
 
 
-def _is_headless(segment: Segment, position: int) -> bool:
-    """Whether the head of a batch is zeros, as pages that never reached the disk are.
-
-    What looks like a batch in the rest may be a value in it.
-    """
-    return not any(segment.file.pread(HEADER_BYTES, position))
-
-
 def _is_unfinished(segment: Segment, position: int) -> bool:
-    """Whether bytes are what a killed append leaves: no end, or no head."""
+    """Whether bytes are what a killed append leaves: a batch without its end."""
     room = segment.size - position
-    if room < HEADER_BYTES or _is_headless(segment, position):
+    if room < HEADER_BYTES:
         return True
     header = read_header(segment.file.pread(HEADER_BYTES, position))
     return header.magic == MAGIC and header.size > room

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from headrace.storage.files import FileSystem
@@ -35,10 +35,20 @@ class Doomed:
         return due
 
 
+class DoomedFolder(NamedTuple):
+    """A folder under its `-delete` name, the time at which it goes, and what readers may hold."""
+
+    due_ms: int
+    path: str
+    segments: Sequence[Segment] = ()
+
+
 class Purge:
     """Files and folders to remove; large files take the disk a while, so on another thread."""
 
-    def __init__(self, fs: FileSystem, segments: list[Segment], folders: list[str]) -> None:
+    def __init__(
+        self, fs: FileSystem, segments: list[Segment], folders: list[DoomedFolder]
+    ) -> None:
         self._fs = fs
         self._segments = segments
         self._folders = folders
@@ -50,8 +60,10 @@ class Purge:
                 segment.remove(self._fs)
             except OSError as error:
                 _log.warning("%s cannot be removed: %s", segment.file.path, error)
-        for folder in self._folders:
+        for _, path, segments in self._folders:
+            for segment in segments:
+                segment.close()
             try:
-                self._fs.rmtree(folder)
+                self._fs.rmtree(path)
             except OSError as error:
-                _log.warning("%s cannot be removed: %s", folder, error)
+                _log.warning("%s cannot be removed: %s", path, error)

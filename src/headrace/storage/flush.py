@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from headrace.storage import names, snapshots
 from headrace.storage.checkpoints import format_epochs
@@ -15,6 +15,16 @@ from headrace.storage.snapshots import Snapshot
 if TYPE_CHECKING:
     from headrace.storage.log import Log
     from headrace.storage.segment import Segment
+
+
+class Arrival(Protocol):
+    """A log's new folder, which counts once the first flush there has said so durably."""
+
+    def confirm(self) -> None:
+        """Make durable that this folder is the log; on the flush's thread. Raises OSError."""
+
+    def complete(self) -> None:
+        """Let go of the old folder; on the thread of the logs."""
 
 
 class Flush:
@@ -30,6 +40,7 @@ class Flush:
         "_cancelled",
         "_saving",
         "_snapshot",
+        "arrival",
         "end_offset",
         "error",
         "files",
@@ -44,8 +55,10 @@ class Flush:
         files: dict[File, int],
         folders: dict[str, int],
         snapshot: Snapshot | None,
+        arrival: Arrival | None = None,
     ) -> None:
         self.log = log
+        self.arrival = arrival
         # Each with the number of its listing in Unsynced.
         self.files = files
         self.folders = folders
@@ -71,6 +84,8 @@ class Flush:
                 file.sync()
             for folder in self.folders:
                 self.log.fs.sync_dir(folder)
+            if self.arrival is not None:
+                self.arrival.confirm()
         except OSError as error:
             if self.log.deleted:
                 return
@@ -155,6 +170,7 @@ class Unsynced:
     """
 
     __slots__ = (
+        "_arrival",
         "_checkpoint",
         "_files",
         "_flush",
@@ -174,6 +190,12 @@ class Unsynced:
         self._rolled: Snapshot | None = None  # of the last roll, to be written by a flush
         self._flush: Flush | None = None
         self._checkpoint: Checkpoint | None = None
+        self._arrival: Arrival | None = None  # of the log in a new folder, to be confirmed
+
+    @property
+    def is_saving(self) -> bool:
+        """Whether a checkpoint is under way."""
+        return self._checkpoint is not None
 
     def add(self, file: File | None, *folders: str) -> None:
         """Something beside the active segment is new: synced before batches are acknowledged."""
@@ -196,13 +218,17 @@ class Unsynced:
 
     def begin_flush(self, log: Log) -> Flush | None:
         if self._flush is not None or (
-            log.synced_offset >= log.end_offset and not self._folders and not self._files
+            log.synced_offset >= log.end_offset
+            and not self._folders
+            and not self._files
+            and self._arrival is None
         ):
             return None
         rolled = None
         if self._checkpoint is None:  # else both might write the same snapshot
             rolled, self._rolled = self._rolled, None
-        self._flush = Flush(log, self._files.copy(), self._folders.copy(), rolled)
+        files, folders = self._files.copy(), self._folders.copy()
+        self._flush = Flush(log, files, folders, rolled, self._arrival)
         return self._flush
 
     def complete_flush(self, log: Log, flush: Flush) -> None:
@@ -213,8 +239,13 @@ class Unsynced:
         elif flush.succeeded:
             self._covered(flush)
             log.synced_offset = max(log.synced_offset, flush.end_offset)
+            if flush.arrival is not None:
+                self._arrival = None
+                flush.arrival.complete()
 
     def begin_checkpoint(self, log: Log) -> Checkpoint | None:
+        if self._arrival is not None:
+            return None  # only the flush that confirms it may say that something is durable
         if self._checkpoint is not None or not (
             log.recovery_point < log.end_offset
             or log.epochs.changed
@@ -253,6 +284,20 @@ class Unsynced:
         for flush in (self._flush, self._checkpoint):
             if flush is not None:
                 flush.cancel(end_offset)
+
+    def moved(self, arrival: Arrival, *folders: str) -> None:
+        """The log goes on in a copy of it, whose sealed segments are synced.
+
+        A flush of the old files may be under way, and rightly says what is durable there. The next
+        one is of the new files and confirms the arrival.
+        """
+        assert self._checkpoint is None, "a checkpoint would speak of both folders"
+        if self._flush is not None:
+            self._flush.cancel(self._flush.end_offset)  # or its snapshot goes to the new folder
+        self._files, self._folders, self._index_files = {}, {}, {}
+        self._sealed, self._rolled = [], None
+        self._arrival = arrival
+        self.add(None, *folders)
 
     def _covered(self, flush: Flush) -> None:
         for file, number in flush.files.items():

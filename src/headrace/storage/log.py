@@ -6,6 +6,7 @@ their completion on that thread, belong to any other, as do the questions of `lo
 
 from __future__ import annotations
 
+import os
 import random
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
@@ -31,7 +32,7 @@ from headrace.storage.config import LogConfig
 from headrace.storage.doomed import Doomed
 from headrace.storage.epochs import EpochCache
 from headrace.storage.files import FileSystem
-from headrace.storage.flush import Checkpoint, Flush, Unsynced
+from headrace.storage.flush import Arrival, Checkpoint, Flush, Unsynced
 from headrace.storage.lookup import TimestampOffset
 from headrace.storage.producers import Producers
 from headrace.storage.reading import read_older
@@ -81,6 +82,7 @@ class Log:
         "synced_offset",
         "topic",
         "topic_id",
+        "truncations",
         "unsynced",
     )
 
@@ -115,6 +117,7 @@ class Log:
         self.offline: OSError | None = None
         self.swap: Swap | None = None
         self.deleted = False
+        self.truncations = 0
         self._on_truncation = on_truncation
         self._random = rng or random.Random()
         self._high_watermark = end_offset
@@ -467,6 +470,16 @@ class Log:
     def begin_swap(self, old_bases: Sequence[int], new_bases: Sequence[int]) -> Swap:
         """Put `.cleaned` segments in the place of others: run the swap, then complete it."""
         return Swap(self, old_bases, new_bases)
+
+    def go_on_in(
+        self, folder: str, segments: list[Segment], recovery_point: int, arrival: Arrival
+    ) -> None:
+        """Go on with copies of all segments in another folder; see `move` for what is durable."""
+        self.unsynced.moved(arrival, folder, os.path.dirname(folder))
+        self.dir = folder
+        self.recovery_point = recovery_point
+        self.epochs.changed = True
+        self.set_segments(segments)
 
     def moved(self, folder: str) -> None:
         """Follow a rename of the folder."""

@@ -15,11 +15,12 @@ from headrace.storage.census import Census
 from headrace.storage.checkpoints import Offsets, format_partition_metadata
 from headrace.storage.config import LogConfig
 from headrace.storage.dirs import LogDir, LogDirError
-from headrace.storage.doomed import Purge
+from headrace.storage.doomed import DoomedFolder, Purge
 from headrace.storage.epochs import EpochCache
 from headrace.storage.files import FileSystem, is_passing
 from headrace.storage.flush import Checkpoint
 from headrace.storage.log import Log
+from headrace.storage.moves import Moves
 from headrace.storage.producers import Producers
 from headrace.storage.recovery import Opening, open_log
 from headrace.storage.segment import Segment
@@ -56,7 +57,8 @@ class LogManager:
         self._dir_of: dict[Log, LogDir] = {}
         #: Log dirs that were ours and are in no folder now, by the path they were last seen at.
         self.lost: dict[str, str] = {}
-        self._deleted: list[tuple[int, str]] = []  # due time, folder on its way out
+        self.moves = Moves(self)
+        self._deleted: list[DoomedFolder] = []
         self._renamed: set[LogDir] = set()  # with deletions that are not durable
         # Guards the checkpoint files; counts truncations, which outdate a checkpoint under way.
         self._saving = threading.Lock()
@@ -120,6 +122,7 @@ class LogManager:
 
         Raises LogDirError when one partition is in two folders, or no folder can be used.
         """
+        self._deleted += [DoomedFolder(self._now(), path) for path in self.moves.settle()]
         for log_dir in self.dirs:
             if log_dir.offline is not None:
                 continue
@@ -141,6 +144,7 @@ class LogManager:
 
     def _load_dir(self, log_dir: LogDir, config_for: Callable[[str], LogConfig]) -> None:
         recovery_points, damage = log_dir.read_checkpoint(checkpoints.RECOVERY_POINT)
+        points_lost = damage is not None
         if damage:
             _log.error("%s; every log of this folder is checked in full", damage)
             log_dir.was_clean = False
@@ -151,7 +155,7 @@ class LogManager:
         for name in self.fs.list(log_dir.path):
             folder = os.path.join(log_dir.path, name)
             if names.is_deleted_folder(name) and self.fs.is_dir(folder):
-                self._deleted.append((now_ms, folder))
+                self._deleted.append(DoomedFolder(now_ms, folder))
                 continue
             key = names.parse_folder(name)
             if key is None or not self.fs.is_dir(folder):
@@ -168,6 +172,7 @@ class LogManager:
                 clean=log_dir.was_clean,
                 same_boot=log_dir.same_boot,
                 recovery_point=recovery_points.get(key, 0),
+                is_saved=points_lost or key in recovery_points,
                 start_offset=starts.get(key, 0),
                 on_truncation=self._save_truncation,
                 rng=self._rng,
@@ -246,15 +251,15 @@ class LogManager:
         log.unsynced.cap(0)
         if log.swap is not None:
             log.swap.wait()
-        unique = f"{self._rng.getrandbits(128):032x}"
-        name = names.deleted_folder_name(topic, partition, unique)
+        name = names.deleted_folder_name(topic, partition, self.unique())
         target = os.path.join(os.path.dirname(log.dir), name)
         self.fs.rename(log.dir, target)
         del self._logs[topic, partition]
-        self._renamed.add(self._dir_of.pop(log))
+        log_dir = self._dir_of.pop(log)
         log.close()
         log.moved(target)
-        self._deleted.append((self._now() + log.config.file_delete_delay_ms, target))
+        self.has_renamed(log_dir, target, log)
+        self.moves.log_deleted(log)
 
     def sync_deletions(self) -> None:
         """Make all deletions durable; may be called on any thread. Raises OSError."""
@@ -268,6 +273,27 @@ class LogManager:
 
     def dir_of(self, log: Log) -> LogDir:
         return self._dir_of[log]
+
+    @property
+    def all_here(self) -> bool:
+        """Whether no log dir is missing or offline."""
+        return not self.lost and all(log_dir.offline is None for log_dir in self.dirs)
+
+    def unique(self) -> str:
+        """A part of a folder's name that no other folder has."""
+        return f"{self._rng.getrandbits(128):032x}"
+
+    def has_moved(self, log: Log, log_dir: LogDir) -> None:
+        """A log goes on in another log dir."""
+        self._dir_of[log] = log_dir
+
+    def has_renamed(
+        self, log_dir: LogDir, folder: str, log: Log, segments: Sequence[Segment] = ()
+    ) -> None:
+        """A folder of a log was renamed to be deleted."""
+        self._renamed.add(log_dir)
+        due_ms = self._now() + log.config.file_delete_delay_ms
+        self._deleted.append(DoomedFolder(due_ms, folder, segments))
 
     def fail_dir_of(self, partition_dir: str, error: OSError) -> str:
         """Take the log dir of a partition's folder offline, with all its logs; its path."""
@@ -296,8 +322,8 @@ class LogManager:
     def begin_purge(self, now_ms: int) -> Purge | None:
         """The files and folders whose time to go has come; None when there are none."""
         segments = [segment for log in self for segment in log.doomed.take(now_ms)]
-        folders = [folder for due_ms, folder in self._deleted if due_ms <= now_ms]
-        self._deleted = [row for row in self._deleted if row[0] > now_ms]
+        folders = [folder for folder in self._deleted if folder.due_ms <= now_ms]
+        self._deleted = [folder for folder in self._deleted if folder.due_ms > now_ms]
         return Purge(self.fs, segments, folders) if segments or folders else None
 
     def begin_checkpoint(self) -> ManagerCheckpoint:
@@ -363,10 +389,14 @@ class LogManager:
             if log_dir.offline is None
         }
         # A copy, made in one step: the logs' own thread goes on meanwhile.
+        placed = self.moves.places()
         for log, log_dir in self._dir_of.copy().items():
+            placed.append((log, log_dir, points.get(log, log.recovery_point)))
+        # First the other place of those that move: a crash decides which of the two counts.
+        for log, log_dir, point in placed:
             if log_dir in files:
                 rows, key = files[log_dir], (log.topic, log.partition)
-                rows[checkpoints.RECOVERY_POINT][key] = points.get(log, log.recovery_point)
+                rows[checkpoints.RECOVERY_POINT][key] = point
                 if log.start_offset > log.segments[0].base_offset:
                     rows[checkpoints.LOG_START][key] = log.start_offset
                 rows[checkpoints.HIGH_WATERMARK][key] = log.high_watermark
@@ -377,13 +407,17 @@ class LogManager:
         with self._saving:
             log_dir.checkpoints.write({name: offsets})
 
-    def _save_truncation(self, log: Log) -> None:
-        """Make a lowered recovery point durable before the log is cut."""
-        log_dir = self._dir_of[log]
+    def save_dir(self, log_dir: LogDir) -> None:
+        """Replace the checkpoint files of a log dir by what is known now; on any thread."""
         with self._saving:
-            self._truncations += 1
             if log_dir.offline is None:
                 log_dir.checkpoints.write(self.offsets({})[log_dir])
+
+    def _save_truncation(self, log: Log) -> None:
+        """Make a lowered recovery point durable before the log is cut."""
+        with self._saving:
+            self._truncations += 1
+        self.save_dir(self._dir_of[log])
 
 
 class ManagerCheckpoint:

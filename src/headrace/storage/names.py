@@ -19,6 +19,7 @@ SWAP = ".swap"
 
 SEGMENT_SUFFIXES = (LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX, TXN_CHECKSUM)
 DELETED_FOLDER = "-delete"
+FUTURE_FOLDER = "-future"
 
 EPOCHS = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
@@ -28,9 +29,12 @@ TEMPORARY = ".tmp"
 FORMAT = "headrace.format"
 META_PROPERTIES = "meta.properties"
 BOOT = "headrace.boot"
+ARRIVED = "headrace.arrived"
+FOLDER_NAME_MAX = 255
 
 _OFFSET_DIGITS = 20
 _DELETED_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}-\d{1,10}\.[0-9a-f]{32}-delete\Z")
+_FUTURE_NAME = re.compile(r"(?P<place>.+)\.[0-9a-f]{32}-future\Z")
 _FOLDER = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>\d{1,10})\Z")
 
 
@@ -54,7 +58,18 @@ def folder_name(topic: str, partition: int) -> str:
 def deleted_folder_name(topic: str, partition: int, unique: str) -> str:
     """The name of a folder on its way out, cut so that it fits the file system's 255 bytes."""
     tail = f"-{partition}.{unique}{DELETED_FOLDER}"
-    return topic[: 255 - len(tail)] + tail
+    return topic[: FOLDER_NAME_MAX - len(tail)] + tail
+
+
+def future_folder_name(topic: str, partition: int, unique: str) -> str:
+    """The name of a folder that a partition moves to; it may be longer than FOLDER_NAME_MAX."""
+    return f"{topic}-{partition}.{unique}{FUTURE_FOLDER}"
+
+
+def parse_future_folder(name: str) -> tuple[str, int] | None:
+    """Topic and partition of a folder that was to become theirs, or None."""
+    match = _FUTURE_NAME.match(name)
+    return parse_folder(match["place"]) if match else None
 
 
 def is_deleted_folder(name: str) -> bool:

@@ -12,9 +12,10 @@ tests check them:
    checkpoint file is then replaced atomically, and only then go the snapshots before that one. So
    recovery trusts indexes and snapshots up to the recovery point and rebuilds all above it, and
    never scans what lies below: damage there is found when it is read.
-3. Appends leave no gaps between segments: a segment is named by the offset at which the one
-   before it ended. Only compaction does, and it keeps how far it went durably (`swap`) before it
-   does. So a gap above that and above the recovery point is a lost tail: the log ends before it.
+3. Appends leave no gaps between segments: a segment is named by the offset at which the one before
+   it ended, and the first by 0 until retention takes it, which needs a recovery point. Only
+   compaction does, and it keeps how far it went durably (`swap`) before it does. So a gap above
+   that and above the recovery point is a lost tail: the log ends before it.
 4. A truncation first lowers the recovery point durably, then cuts files, removes snapshots and
    syncs the folder before anything is appended again at those offsets.
 5. Retention takes only segments below the recovery point, so that a durable snapshot remembers the
@@ -71,6 +72,8 @@ class Opening:
     now_ms: int
     clean: bool = False
     recovery_point: int = 0
+    #: A checkpoint speaks of the log, or may: else no segment of it can have been deleted.
+    is_saved: bool = True
     #: The machine has run on since the log was last written to: all that was written is there.
     same_boot: bool = False
     start_offset: int = 0
@@ -288,12 +291,23 @@ class _Opener:
             synced_upto=self.opening.recovery_point,
             gaps_upto=_NO_END if self.opening.config.is_compacted else self.compacted_upto,
             compacted_upto=self.compacted_upto,
+            begins_at=self._begins_at(),
             same_boot=self.opening.same_boot,
             now_ms=self.opening.now_ms,
         )
         end_offset = check.run()
         self.segments = check.segments
         return end_offset
+
+    def _begins_at(self) -> int | None:
+        """Where the log begins if no segment of it can have been deleted; None if one may.
+
+        No checkpoint file speaks of a folder that a person has put here. But what was ever saved
+        has a file of its epochs, and only of such a log is anything deleted.
+        """
+        if self.opening.is_saved or names.EPOCHS in self.present:
+            return None
+        return self.opening.start_offset
 
     def _remove_snapshots_above(self, limit: int) -> None:
         above = {offset for offset in snapshots.offsets(self.present) if offset > limit}

@@ -432,6 +432,16 @@ class Segment:
         for index in (self.offsets, self.times, self.aborted):
             index.renamed(index.path + suffix)
 
+    def take_after(self, original: Segment) -> None:
+        """Know what is known of the segment that this one is a copy of, but trust no byte more."""
+        self.created_ms = original.created_ms
+        self.first_timestamp = original.first_timestamp
+        self.max_timestamp = original.max_timestamp
+        self._max_timestamp_offset = original._max_timestamp_offset
+        self._unindexed_bytes = original._unindexed_bytes
+        self.index_damaged = original.index_damaged
+        self.damage = list(original.damage)
+
     def moved(self, folder: str) -> None:
         """Follow a rename of the folder."""
         self.folder = folder

@@ -117,12 +117,14 @@ def restart_at(log: Log, offset: int, now_ms: int) -> None:
     log.start_offset = offset
     _ended_at(log, offset)
     log.epochs.clear()
+    log.epochs.save(log.fs, log.dir)  # recovery would else take a log that begins here for torn
     log.producers.clear()
     _remove_snapshots(log, below=1 << 63)
     log.fs.sync_dir(log.dir)
 
 
 def _ended_at(log: Log, end_offset: int) -> None:
+    log.truncations += 1
     log.end_offset = end_offset
     log.start_offset = min(log.start_offset, end_offset)
     log.synced_offset = min(log.synced_offset, end_offset)

@@ -116,14 +116,14 @@ class Cleaner:
 
     async def clean(self, candidate: Candidate, now_ms: int) -> CleanStats | None:
         """Clean one log; None when that failed, which is logged."""
-        log = candidate.log
+        log, folder = candidate.log, candidate.log.dir
         self._in_progress.add(log)
         try:
             segments = segment_facts(candidate)
             result = await self._run_in_worker(
-                clean, log.dir, segments, self._options(candidate, now_ms)
+                clean, folder, segments, self._options(candidate, now_ms)
             )
-            if await self._swap_all(log, segments, result, now_ms):
+            if await self._swap_all(log, folder, segments, result, now_ms):
                 await self._remember(log, result.end_offset)
         except Exception as error:
             self._failed(log, error)
@@ -160,17 +160,24 @@ class Cleaner:
         )
 
     async def _swap_all(
-        self, log: Log, segments: Iterable[SegmentFacts], result: CleanResult, now_ms: int
+        self,
+        log: Log,
+        folder: str,
+        segments: Iterable[SegmentFacts],
+        result: CleanResult,
+        now_ms: int,
     ) -> bool:
-        """Swap group by group, oldest first; False when the log has changed meanwhile.
+        """Swap group by group, oldest first; False when the log has changed or moved meanwhile.
 
         The order matters: a tombstone may go only after all older values of its key have gone, so
         when one group cannot be swapped none after it may be.
         """
         sizes = {segment.base_offset: segment.log_bytes for segment in segments}
         for group in result.groups:
+            if log.dir != folder:
+                return False  # what was cleaned goes with the old folder
             if not _is_unchanged(log, group, sizes):
-                await self._run_in_thread(partial(remove_cleaned, self._logs.fs, log.dir))
+                await self._run_in_thread(partial(remove_cleaned, self._logs.fs, folder))
                 return False
             swap = log.begin_swap(group.sources, [group.base_offset])
             await self._run_in_thread(swap.run)

@@ -1,0 +1,45 @@
+"""AlterReplicaLogDirs (key 34), v1-2 (KIP-113). v2: flexible.
+
+The answer says that a move has begun; DescribeLogDirs tells how far it is.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from headrace.broker.registry import handles
+from headrace.protocol.api.alter_replica_log_dirs import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
+
+if TYPE_CHECKING:
+    from headrace.broker.context import Context
+    from headrace.broker.node import Node
+
+
+@handles(AlterReplicaLogDirsRequest, 1, 2)
+async def alter_replica_log_dirs(
+    node: Node, ctx: Context, request: AlterReplicaLogDirsRequest
+) -> AlterReplicaLogDirsResponse:
+    """Have partitions move to other data folders; of one that is named twice the last counts."""
+    wanted = {
+        (topic.name, index): log_dir.path
+        for log_dir in request.dirs
+        for topic in log_dir.topics
+        for index in topic.partitions
+    }
+    results: defaultdict[str, list[AlterReplicaLogDirPartitionResult]] = defaultdict(list)
+    for (topic_name, index), error in (await node.mover.alter(wanted)).items():
+        results[topic_name].append(
+            AlterReplicaLogDirPartitionResult(partition_index=index, error_code=error)
+        )
+    return AlterReplicaLogDirsResponse(
+        results=[
+            AlterReplicaLogDirTopicResult(topic_name=name, partitions=rows)
+            for name, rows in results.items()
+        ]
+    )

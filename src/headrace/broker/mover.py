@@ -1,0 +1,221 @@
+"""Moves partitions from one data folder to another while they are served (AlterReplicaLogDirs)."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from headrace.protocol.errors import ErrorCode, KafkaError
+from headrace.storage import names
+
+if TYPE_CHECKING:
+    from headrace.broker.node import Node
+    from headrace.storage import Log, LogDir
+    from headrace.storage.arrivals import Place
+    from headrace.storage.move import Move
+
+# How long a log is left to a checkpoint or a compaction that is exchanging its files.
+SWAP_PAUSE_SECONDS = 0.01
+# How soon a limit on the copying that was changed, or the end of a move, is noticed.
+LIMIT_PAUSE_SECONDS = 0.2
+# How long a client waits for a move that is all but done before another may begin.
+ENDING_SECONDS_MAX = 10.0
+
+log = logging.getLogger(__name__)
+
+
+class Mover:
+    """One log at a time, in the order in which they were asked for.
+
+    What was asked for outlives the broker: a move that it did not finish begins again.
+    """
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._moves = node.logs.moves
+        self._carrying: asyncio.Task[None] | None = None
+        self._closed = False
+
+    def start(self) -> None:
+        """Begin again what the last stop, or a crash, has interrupted."""
+        logs = self._node.logs
+        wanted = dict(self._moves.wanted)
+        found = [(logs.get(*place), log_dir) for place, log_dir in wanted.items()]
+        moves = [
+            self._moves.begin(records, log_dir)
+            for records, log_dir in found
+            if records is not None and log_dir.offline is None and records.offline is None
+        ]
+        if moves:
+            self._node.spawn(self._resume(moves))
+
+    async def _resume(self, moves: Sequence[Move]) -> None:
+        await self._make_folders(moves)
+        self._go_on()
+
+    async def alter(self, wanted: Mapping[Place, str]) -> dict[Place, ErrorCode]:
+        """Have partitions move to data folders; for each whether it can be.
+
+        Nothing that was asked for is forgotten by a crash when this returns. What moves elsewhere
+        is called off first, and that is all if the partition is where it was asked to be.
+        """
+        answers: dict[Place, ErrorCode] = {}
+        begun: dict[Place, Move] = {}
+        for place, path in wanted.items():
+            answers[place] = ErrorCode.NONE
+            try:
+                move = await self._ask(place, path)
+                if move is not None:
+                    begun[place] = move
+            except KafkaError as error:
+                answers[place] = error.code
+        failed = await self._make_folders(list(begun.values()))
+        for place, move in begun.items():
+            if move in failed:
+                answers[place] = ErrorCode.KAFKA_STORAGE_ERROR
+        self._go_on()
+        return answers
+
+    async def _ask(self, place: Place, path: str) -> Move | None:
+        """A move that is to be made now, if any; raises KafkaError. In the order Kafka checks."""
+        node = self._node
+        unique = "0" * 32
+        if len(names.future_folder_name(*place, unique)) > names.FOLDER_NAME_MAX:
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "the topic's name is too long")
+        target = next((each for each in node.logs.dirs if each.path == path), None)
+        if target is None:
+            raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is none of log.dirs")
+        if target.offline is not None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} is offline")
+        partition = node.partitions.get(*place)
+        if partition is None:
+            raise KafkaError(node.partitions.why_not(*place))
+        if partition.error:
+            raise KafkaError(partition.error)
+        records = partition.log
+        move = self._moves.get(records)
+        if move is not None and move.has_swapped and self._carrying is not None:
+            await asyncio.wait({self._carrying}, timeout=ENDING_SECONDS_MAX)
+            move = self._moves.get(records)
+        if move is not None and move.target is not target:
+            if move.has_swapped:
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the last move is not durable yet")
+            self._moves.cancel(move)
+            move = None
+        if move is not None or records.deleted or node.logs.dir_of(records) is target:
+            return None
+        return self._moves.begin(records, target)
+
+    async def _make_folders(self, moves: Sequence[Move]) -> set[Move]:
+        """Make the folders of moves, durably; those whose folder cannot be made are called off."""
+        fs = self._node.logs.fs
+        failed: set[Move] = set()
+
+        def make() -> None:
+            for target in {move.target for move in moves}:
+                its_moves = [move for move in moves if move.target is target]
+                try:
+                    for move in its_moves:
+                        move.make_folder()
+                    fs.sync_dir(target.path)
+                except OSError as error:
+                    log.error("nothing can be moved to %s: %s", target.path, error)
+                    failed.update(its_moves)
+
+        if moves:
+            await self._node.run_read(make)
+        for move in moves:
+            move.has_folder = move not in failed
+            if move in failed:
+                self._moves.cancel(move)
+            elif move.is_cancelled:  # meanwhile, and nothing was there to be removed
+                self._moves.remove_copy(move)
+        return failed
+
+    def _go_on(self) -> None:
+        """Carry the next move, unless one is under way."""
+        if self._closed or (self._carrying is not None and not self._carrying.done()):
+            return
+        ready = (each for each in self._moves if each.has_folder and not each.has_swapped)
+        move = next(ready, None)
+        if move is not None:
+            self._carrying = self._node.spawn(self._carry(move))
+            self._carrying.add_done_callback(lambda _: self._go_on())
+
+    async def _carry(self, move: Move) -> None:
+        records, target = move.log, move.target.path
+        name = f"{records.topic}-{records.partition}"
+        try:
+            if not await self._copy(move):
+                return
+        except OSError as error:
+            if not move.is_cancelled:
+                log.error("%s stays where it is, it cannot be moved to %s: %s", name, target, error)
+                self._moves.cancel(move)
+            return
+        await self._confirm(move)
+        if move.has_arrived:
+            try:
+                await self._node.run_read(self._moves.finish, move)
+            except OSError as error:
+                log.warning("%s has moved to %s, but is not done: %s", name, target, error)
+            self._moves.forget(move)
+            log.info("%s has moved to %s", name, target)
+
+    async def _copy(self, move: Move) -> bool:
+        """Copy a log and let it go on in its copy; False if that was called off. Raises OSError."""
+        node = self._node
+        while not move.is_cancelled and not self._closed:
+            check_online(move.log, move.source, move.target)
+            turn = move.next_turn(node.clock.now_ms())
+            if turn is not None:
+                began, before = node.loop.time(), move.copied_bytes
+                await node.run_read(turn)
+                await self._slow_down(move, move.copied_bytes - before, began)
+            elif move.can_swap:
+                self._moves.swap(move)
+                return True
+            else:
+                await asyncio.sleep(SWAP_PAUSE_SECONDS)
+        return False
+
+    async def _slow_down(self, move: Move, copied_bytes: int, began: float) -> None:
+        """Wait until what was copied is no more than the limit, as it is by then, allows."""
+        node = self._node
+        while not move.is_cancelled and not self._closed:
+            limit = node.settings.int("replica.alter.log.dirs.io.max.bytes.per.second")
+            early = began + copied_bytes / limit - node.loop.time()
+            if early <= 0:
+                return
+            await asyncio.sleep(min(early, LIMIT_PAUSE_SECONDS))
+
+    async def _confirm(self, move: Move) -> None:
+        """Have the log's new folder confirmed by a sync, which may be put off by a full disk."""
+        node, records = self._node, move.log
+        while not (move.has_arrived or records.deleted or records.offline):
+            synced: asyncio.Future[OSError | None] = node.loop.create_future()
+            node.syncer.request(records, synced.set_result)
+            error = await synced
+            if error is not None and not records.deleted:
+                node.fail_log_dir(records.dir, error)
+            if self._closed:
+                return
+            await asyncio.sleep(0)
+
+    async def close(self) -> None:
+        """Begin no more moves; one that is being copied is left, to be begun again."""
+        self._closed = True
+        if self._carrying is not None:
+            await asyncio.wait({self._carrying})
+
+
+def check_online(records: Log, *dirs: LogDir) -> None:
+    """Raise OSError if one of the disks has failed."""
+    for log_dir in dirs:
+        if log_dir.offline is not None:
+            raise OSError(errno.EIO, "the log dir is offline", log_dir.path)
+    if records.offline is not None:
+        raise records.offline
