@@ -2,8 +2,10 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"flag"
 	"fmt"
+	"sync/atomic"
 	"time"
 )
 
@@ -27,6 +29,7 @@ type rebalanceLoad struct {
 	partitions int
 	members    int
 	seconds    float64
+	whole      int32 // the last generation that had all members, as its leader was told; 0: none yet
 }
 
 type rebalanceResult struct {
@@ -63,7 +66,7 @@ func (l *rebalanceLoad) run() (any, error) {
 		return nil, err
 	}
 	start := time.Now()
-	if err := together(l.members, func(i int) error { return members[i].enter() }); err != nil {
+	if err := together(l.members, func(i int) error { return members[i].form() }); err != nil {
 		return nil, err
 	}
 	out := rebalanceResult{Formation: time.Since(start).Seconds()}
@@ -168,76 +171,119 @@ func (m *member) enter() error {
 	return m.join()
 }
 
+// form enters, and follows rebalances until it has its share in a generation of all members: whoever
+// comes after the first generation has begun makes the group rebalance again.
+func (m *member) form() error {
+	err := m.enter()
+	for deadline := time.Now().Add(answerTimeout); err == nil; time.Sleep(beatAgain) {
+		if atomic.LoadInt32(&m.load.whole) == m.generation {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("the group has not all of its members after %s", answerTimeout)
+		}
+		_, err = m.beat()
+	}
+	return err
+}
+
 // follow learns by heartbeat that the group rebalances, then joins again.
 func (m *member) follow() error {
 	for ; ; time.Sleep(beatAgain) {
-		r, err := m.conn.call(apiHeartbeat, heartbeatVersion, func(w *writer) {
-			w.string(m.group)
-			w.int32(m.generation)
-			w.string(m.id)
-			w.nullString()
-			w.tags()
-		})
-		if err != nil {
+		if joined, err := m.beat(); joined || err != nil {
 			return err
-		}
-		r.int32() // throttle time
-		code := r.int16()
-		r.tags()
-		if err := r.done(); err != nil {
-			return err
-		}
-		if code == errRebalanceInProgress {
-			return m.join()
-		}
-		if code != 0 {
-			return brokerError("Heartbeat", code, "")
 		}
 	}
 }
 
-// join joins with the id that the member has, then asks for its share.
+// beat sends a heartbeat, and joins again if it tells of a rebalance.
+func (m *member) beat() (joined bool, err error) {
+	r, err := m.conn.call(apiHeartbeat, heartbeatVersion, func(w *writer) {
+		w.string(m.group)
+		w.int32(m.generation)
+		w.string(m.id)
+		w.nullString()
+		w.tags()
+	})
+	if err != nil {
+		return false, err
+	}
+	r.int32() // throttle time
+	code := r.int16()
+	r.tags()
+	if err := r.done(); err != nil {
+		return false, err
+	}
+	switch code {
+	case 0:
+		return false, nil
+	case errRebalanceInProgress:
+		return true, m.join()
+	default:
+		return false, brokerError("Heartbeat", code, "")
+	}
+}
+
+// join joins and asks for its share, again if the group has begun to rebalance in between.
 func (m *member) join() error {
+	for {
+		protocol, ids, err := m.joinRound()
+		if err != nil {
+			return err
+		}
+		if err = m.sync(protocol, ids); !errors.Is(err, errAgain) {
+			return err
+		}
+	}
+}
+
+// errAgain says that the round of a SyncGroup is over: another one has begun.
+var errAgain = errors.New("the group rebalances")
+
+// joinRound joins with the id that the member has; returns the protocol, and the leader's members.
+func (m *member) joinRound() (protocol string, ids []string, err error) {
 	w := newRequest(apiJoinGroup, joinGroupVersion)
 	m.writeJoin(w)
 	m.conn.SetDeadline(time.Now().Add(answerTimeout))
 	if err := m.conn.send(w.frame()); err != nil {
-		return err
+		return "", nil, err
 	}
 	m.hasBegun()
 	r, err := m.conn.receive(true, true)
 	if err != nil {
-		return err
+		return "", nil, err
 	}
 	r.int32() // throttle time
 	if code := r.int16(); code != 0 {
-		return brokerError("JoinGroup", code, "")
+		return "", nil, brokerError("JoinGroup", code, "")
 	}
 	m.generation = r.int32()
 	r.string() // protocol type
-	protocol := r.string()
+	protocol = r.string()
 	leader := r.string()
 	r.int8() // skip the assignment
 	if id := r.string(); id != m.id {
-		return fmt.Errorf("JoinGroup answers to %q, not to %q", id, m.id)
+		return "", nil, fmt.Errorf("JoinGroup answers to %q, not to %q", id, m.id)
 	}
-	var ids []string
 	for n := r.array(); n > 0 && r.err == nil; n-- {
 		ids = append(ids, r.string())
 		r.string() // instance
 		if metadata := r.bytes(); !bytes.Equal(metadata, m.load.subscription()) {
-			return fmt.Errorf("JoinGroup tells of a subscription of %d bytes that nobody sent", len(metadata))
+			return "", nil, fmt.Errorf("JoinGroup tells of a subscription of %d bytes that nobody sent", len(metadata))
 		}
 		r.tags()
 	}
 	r.tags()
 	if err := r.done(); err != nil {
-		return err
+		return "", nil, err
 	}
 	if (leader == m.id) != (len(ids) > 0) {
-		return fmt.Errorf("%s leads, and %s is told of %d members", leader, m.id, len(ids))
+		return "", nil, fmt.Errorf("%s leads, and %s is told of %d members", leader, m.id, len(ids))
 	}
-	return m.sync(protocol, ids)
+	if len(ids) == m.load.members {
+		atomic.StoreInt32(&m.load.whole, m.generation)
+	}
+	return protocol, ids, nil
 }
 
 func (m *member) writeJoin(w *writer) {
@@ -278,7 +324,11 @@ func (m *member) sync(protocol string, ids []string) error {
 		return err
 	}
 	r.int32() // throttle time
-	if code := r.int16(); code != 0 {
+	switch code := r.int16(); code {
+	case 0:
+	case errRebalanceInProgress:
+		return errAgain
+	default:
 		return brokerError("SyncGroup", code, "")
 	}
 	r.string() // protocol type

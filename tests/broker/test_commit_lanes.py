@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from headrace.broker import commit_lanes
+from headrace.broker.partition import Partition
 from headrace.protocol.api.delete_topics import (
     DeleteTopicsRequest,
     DeleteTopicsResponse,
@@ -25,7 +28,8 @@ from headrace.protocol.api.offset_fetch import (
     OffsetFetchRequestGroup,
     OffsetFetchResponse,
 )
-from headrace.protocol.errors import ErrorCode
+from headrace.protocol.errors import ErrorCode, KafkaError
+from headrace.storage import AppendInfo
 from headrace.testing import BrokerThread
 
 from .wire import Wire
@@ -56,6 +60,21 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
     monkeypatch.setattr(commit_lanes.CommitLanes, "take", noted)
     return answers
+
+
+@pytest.fixture
+def appended(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many records each batch had that was appended."""
+    counts: list[int] = []
+    append = Partition.append
+
+    def noted(self: Partition, *args: Any, **options: Any) -> AppendInfo:
+        info = append(self, *args, **options)
+        counts.append(info.last_offset - info.base_offset + 1)
+        return info
+
+    monkeypatch.setattr(Partition, "append", noted)
+    return counts
 
 
 def commit_request(
@@ -115,6 +134,73 @@ def test_commits_on_their_way_are_answered_in_their_order(wire: Wire, taken: lis
     assert [wire.receive(OffsetCommitResponse, NEWEST)[0] for _ in sent] == sent
     assert committed(wire)[0] == (19, 0, "m")
     assert taken == [True] * 19
+
+
+def in_one_go(wire: Wire, requests: list[OffsetCommitRequest]) -> list[list[int]]:
+    """The codes of commits that the broker receives in one turn of its loop."""
+    wire.socket.sendall(b"".join(wire.frame(request, NEWEST) for request in requests))
+    answers = [wire.receive(OffsetCommitResponse, NEWEST)[1] for _ in requests]
+    return [[p.error_code for p in answer.topics[0].partitions] for answer in answers]
+
+
+def test_commits_of_one_turn_share_a_batch(wire: Wire, appended: list[int]) -> None:
+    commit(wire, commit_request(0))
+    appended.clear()
+    # 21 commits of three records fill a batch to 63 of 64.
+    assert in_one_go(wire, [commit_request(n) for n in range(1, 31)]) == [[0, 0, 0]] * 30
+    assert appended == [63, 27]
+    assert committed(wire) == {n: (30 + n, n, "m") for n in range(3)}
+
+
+def test_a_batch_is_no_larger_than_the_topic_takes(
+    broker: BrokerThread, wire: Wire, appended: list[int], taken: list[bool]
+) -> None:
+    def limit(size: int) -> None:
+        for shard in broker.broker.node.groups.shards():
+            log = shard.partition.log
+            log.config = replace(log.config, max_message_bytes=size)
+
+    commit(wire, commit_request(0))
+    appended.clear()
+    broker.call(lambda: limit(350))
+    assert in_one_go(wire, [commit_request(n) for n in range(1, 7)]) == [[0, 0, 0]] * 6
+    assert appended == [6, 6, 6]
+    appended.clear()
+    broker.call(lambda: limit(150))
+    assert in_one_go(wire, [commit_request(7)]) == [[0, 0, 0]]
+    assert appended == [1, 1, 1]
+    assert taken == [True] * 6 + [False]
+    assert committed(wire) == {n: (7 + n, n, "m") for n in range(3)}
+
+
+def test_a_decoded_commit_keeps_its_place_among_those_of_lanes(
+    wire: Wire, taken: list[bool]
+) -> None:
+    commit(wire, commit_request(0))
+    taken.clear()
+    order = [(1, "m"), (2, "m"), (3, "n"), (4, "m"), (5, "o")]
+    codes = in_one_go(wire, [commit_request(n, metadata=metadata) for n, metadata in order])
+    assert codes == [[0, 0, 0]] * 5
+    assert committed(wire) == {n: (5 + n, n, "o") for n in range(3)}
+    # Another metadata of the same size has taken the lane's place.
+    assert taken == [True, True, False, False, False]
+
+
+def test_commits_that_the_disk_refuses_are_refused_and_forgotten(
+    wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit(wire, commit_request(0))
+
+    def refuse(*_: object, **__: object) -> AppendInfo:
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk refused")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Partition, "append", refuse)
+        codes = in_one_go(wire, [commit_request(1), commit_request(2)])
+    assert codes[0] == codes[1] != [0, 0, 0]
+    assert committed(wire)[0] == (0, 0, "m")
+    assert commit(wire, commit_request(3)) == [0, 0, 0]
+    assert committed(wire)[0] == (3, 0, "m")
 
 
 def test_another_metadata_or_another_layout_is_decoded(wire: Wire, taken: list[bool]) -> None:

@@ -8,7 +8,13 @@ from hypothesis import strategies as st
 
 from headrace.coordinator.coordinator import GroupCoordinator
 from headrace.coordinator.records import Commit, OffsetChange, encode
-from headrace.coordinator.repeated import NotRepeatable, RepeatedCommit, split
+from headrace.coordinator.repeated import (
+    SHARED_RECORDS_MAX,
+    NotRepeatable,
+    RepeatedCommit,
+    SharedBatch,
+    split,
+)
 from headrace.coordinator.settings import GroupSettings
 from headrace.protocol.api.offset_commit import (
     OffsetCommitRequest,
@@ -64,7 +70,34 @@ def test_the_batch_is_the_one_that_the_records_give(
                 zip(form.places, offsets, epochs, strict=True)
             )
         ]
-        assert form.batch(offsets, epochs, now_ms) == build_batch(records)
+        batch = SharedBatch(now_ms)
+        batch.add(form, offsets, epochs)
+        assert batch.build() == build_batch(records)
+        assert len(batch.build()) == batch.size
+        assert batch.commits == [(form, offsets, epochs)]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    sizes=st.lists(st.integers(1, 40), min_size=1, max_size=12), size_max=st.integers(100, 9_000)
+)
+def test_commits_share_a_batch_as_long_as_they_fit(sizes: list[int], size_max: int) -> None:
+    batch = SharedBatch(5)
+    records: list[Record] = []
+    for number, size in enumerate(sizes):
+        form = form_of([("t", index, "m" * number) for index in range(size)], f"g{number}")
+        if not batch.takes(form, size_max):
+            assert len(records) + size > SHARED_RECORDS_MAX or batch.size + form.size > size_max
+            break
+        batch.add(form, range(size), [number] * size)
+        for index in range(size):
+            commit = Commit(index, number, "m" * number, 5)
+            change = OffsetChange(f"g{number}", "t", index, commit)
+            records.append(Record(len(records), 5, *encode(change)))
+    assert batch.count == len(records) <= SHARED_RECORDS_MAX
+    if records:
+        assert batch.build() == build_batch(records)
+        assert len(batch.build()) == batch.size <= size_max
 
 
 STEPS = st.lists(

@@ -100,7 +100,8 @@ def make_offsets_topic(broker: BrokerProcess) -> Path:
         request = FindCoordinatorRequest(key_type=0, coordinator_keys=[GROUP])
         wire.call(request, FindCoordinatorResponse, 4)
         assert broker.stop() == 0
-    return broker.data_dir / f"{CONSUMER_OFFSETS}-{partition_for(GROUP, 50)}"
+    partitions = len(list(broker.data_dir.glob(f"{CONSUMER_OFFSETS}-*")))
+    return broker.data_dir / f"{CONSUMER_OFFSETS}-{partition_for(GROUP, partitions)}"
 
 
 def test_a_million_commits_are_served_within_five_seconds_of_a_start(tmp_path: Path) -> None:

@@ -191,8 +191,8 @@ class Machine:
     def hardware(self) -> Iterator[None]:
         """Give the broker's modules this machine instead of the real one."""
         with ExitStack() as stack:
-            for module in (node_module, sync_module):
-                stack.enter_context(patch.object(module, "ThreadPoolExecutor", Threads))
+            stack.enter_context(patch.object(node_module, "ThreadPoolExecutor", Threads))
+            stack.enter_context(patch.object(sync_module, "Threads", Threads))
             stack.enter_context(patch.object(node_module, "SystemClock", lambda: self.clock))
             stack.enter_context(patch.object(broker_module, "SqliteStore", self))
             stack.enter_context(patch.object(Path, "mkdir", lambda *_, **__: None))

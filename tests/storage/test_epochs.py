@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from headrace.storage import OsFileSystem
-from headrace.storage.epochs import EpochCache
+from headrace.storage.epochs import OFFSET_MAX, EpochCache
 
 
 def cache() -> EpochCache:
@@ -32,6 +32,10 @@ def test_epoch_of_an_offset() -> None:
     epochs = cache()
     assert [epochs.epoch_for(offset) for offset in (0, 9, 10, 29, 30, 500)] == [0, 0, 2, 2, 5, 5]
     assert EpochCache([(3, 7)]).epoch_for(6) == -1
+    spans = [epochs.span_at(offset) for offset in (0, 9, 10, 30)]
+    assert spans == [(0, 10), (0, 10), (2, 30), (5, OFFSET_MAX)]
+    assert EpochCache([(3, 7)]).span_at(6) == (-1, 7)
+    assert EpochCache([]).span_at(6) == (-1, OFFSET_MAX)
 
 
 def test_new_epochs_are_added_and_known_ones_left_alone() -> None:

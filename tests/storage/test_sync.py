@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import queue
+import threading
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -22,6 +24,7 @@ from tests.storage.faulty_files import FaultyFileSystem, PowerLossFileSystem
 
 from headrace.protocol.errors import ErrorCode, KafkaError
 from headrace.storage import Log, LogConfig, OsFileSystem, Syncer
+from headrace.storage.sync import Threads
 
 SIZE = len(batch([b"x" * 100]))
 
@@ -347,3 +350,24 @@ def test_snapshot_of_a_roll_is_not_written_after_a_truncation(
     pending.run()
     log.complete_flush(pending)
     assert not fs.exists(os.path.join(log.dir, "00000000000000000002.snapshot"))
+
+
+def test_an_idle_thread_keeps_nothing_of_what_it_did() -> None:
+    class Held:
+        """Stands for a file, which stays open as long as anybody has it."""
+
+    threads, gone, held = Threads(1), threading.Event(), Held()
+    weakref.finalize(held, gone.set)
+    threads.submit(repr, held)
+    del held
+    assert gone.wait(10)
+    threads.shutdown()
+
+
+def test_one_job_that_fails_is_not_the_end_of_its_thread(caplog: pytest.LogCaptureFixture) -> None:
+    threads, done = Threads(1), threading.Event()
+    threads.submit(int, "no number")
+    threads.submit(done.set)
+    assert done.wait(10)
+    threads.shutdown()
+    assert "nobody expected" in caplog.text

@@ -115,18 +115,13 @@ class CommitLanes:
         for partition in lane.witnesses:
             if partition.deleted:
                 return False
-        node, form = self._node, lane.form
+        form = lane.form
         try:
-            shard = node.groups.shard_of(form.group_id)
-            shard.write_open()
-            now_ms = node.clock.now_ms()
-            if not shard.coordinator.commits.takes(
-                form, self.route.version, node.clock.monotonic_ms()
-            ):
-                return False
-            shard.repeat_commit(form, values[1::3], values[2::3], now_ms)
+            shard = self._node.groups.shard_of(form.group_id)
         except KafkaError:
             return False  # the ordinary way will say why
+        if not shard.takes(form, self.route.version):
+            return False
         (correlation_id,) = LENGTH.unpack_from(view, start + CORRELATION_AT)
         reply = connection.answer_later(holds_line=False)
 
@@ -134,7 +129,7 @@ class CommitLanes:
             self._answer(lane, correlation_id, reply, error)
             self.route.record_ns(perf_counter_ns() - started_ns)
 
-        shard.when_durable(landing)
+        shard.repeat_commit(form, values[1::3], values[2::3], landing)
         return True
 
     def _answer(

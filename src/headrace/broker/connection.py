@@ -4,8 +4,8 @@ The rules that keep it honest:
 - Answers leave in the order of their requests.
 - A request that must wait holds the line: nothing behind it is executed. Produces that only wait
   for a sync are the exception, so that a pipelining producer shares one sync among its batches.
-- Nothing is read while the line is held, the client reads too slowly, or the node is full:
-  back-pressure is TCP's.
+- Nothing more is read once a request waits behind a held line, the client reads too slowly, or the
+  node is full: back-pressure is TCP's.
 - A frame's bytes belong to the buffer they were received in and are gone after its handler returns.
 """
 
@@ -368,9 +368,15 @@ class Connection(asyncio.BufferedProtocol):
             self._regulate()
 
     def _regulate(self) -> None:
-        """Read from the socket exactly while the next request may be executed."""
+        """Read from the socket while the next request may be executed.
+
+        While the line is held, reading stops only when something has come: a client that waits
+        for its answer seldom sends more, and to stop and go on costs two calls of the system.
+        """
         transport = self._transport
         if transport is None:
+            return
+        if self._held and not self._tail and not self._reading_paused and not self._finishing:
             return
         if self.blocked or (self._large is None and self._server.queue_full(self)):
             if not self._reading_paused:

@@ -33,18 +33,17 @@ class GroupService(Sharded[GroupShard]):
 
     def __init__(self, node: Node) -> None:
         settings = node.settings
-        super().__init__(node, CONSUMER_OFFSETS, settings.int("offsets.topic.num.partitions"))
+        super().__init__(
+            node,
+            CONSUMER_OFFSETS,
+            settings.int("offsets.topic.num.partitions"),
+            settings.int("offsets.retention.check.interval.ms"),
+        )
         self.codec = settings.int("offsets.topic.compression.codec")
         self.commit_timeout_ms = settings.int("offsets.commit.timeout.ms")
         self._settings = group_settings(settings)
-        self._expire_interval_ms = settings.int("offsets.retention.check.interval.ms")
 
     # Life.
-
-    async def start(self) -> None:
-        """Load the groups; a long log goes on loading while the node serves."""
-        self._schedule_expiry()
-        await super().start()
 
     def topic_config(self) -> Mapping[str, str]:
         return {
@@ -99,17 +98,6 @@ class GroupService(Sharded[GroupShard]):
             if not shard.error:
                 shard.write_open()
                 shard.carry_out(Result(records=list(shard.coordinator.commits.forget_topic(topic))))
-
-    def _schedule_expiry(self) -> None:
-        self.node.timers.call_later(self._expire_interval_ms, self._expire)
-
-    def _expire(self) -> None:
-        if self._closed:
-            return
-        for shard in self._shards.values():
-            if not shard.error:
-                shard.expire_offsets()
-        self._schedule_expiry()
 
 
 def group_settings(settings: Settings) -> GroupSettings:

@@ -13,16 +13,17 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from headrace.broker.pending import Pending
-from headrace.broker.shard import Shard, Write
+from headrace.broker.shard import Landing, Shard, Write
 from headrace.coordinator.coordinator import GroupCoordinator
 from headrace.coordinator.effects import ProducerEpoch, Reply, Result, Timer, TimerKey, TimerKind
 from headrace.coordinator.loading import Loader
 from headrace.coordinator.offsets import NO_PRODUCER_ID
 from headrace.coordinator.records import Change, encode
 from headrace.coordinator.refusals import refused
-from headrace.coordinator.repeated import RepeatedCommit
+from headrace.coordinator.repeated import RepeatedCommit, SharedBatch
 from headrace.protocol.api.sync_group import SyncGroupResponse
-from headrace.protocol.errors import ErrorCode
+from headrace.protocol.batch import HEADER_BYTES
+from headrace.protocol.errors import ErrorCode, KafkaError
 from headrace.storage import Origin
 
 if TYPE_CHECKING:
@@ -43,6 +44,9 @@ class GroupShard(Shard[Change]):
         super().__init__(service.node, partition, service.codec, service.commit_timeout_ms)
         self._service = service
         self.coordinator = coordinator
+        # Repeated commits of this turn of the loop, each batch with who waits for it. What is open
+        # beside them came later: `takes` has the earlier written first.
+        self._repeated: list[tuple[SharedBatch, list[Landing]]] = []
 
     # Effects.
 
@@ -66,14 +70,54 @@ class GroupShard(Shard[Change]):
         else:
             self.carry_out(result)
 
+    def takes(self, form: RepeatedCommit, api_version: int) -> bool:
+        """Whether a commit of this form, now, would be stored as it is."""
+        if self._open:
+            self.write_open()  # a transaction's offsets may be among them
+        if HEADER_BYTES + form.size > self.partition.log.config.max_message_bytes:
+            return False  # it takes more than one batch
+        now_ms = self.node.clock.monotonic_ms()
+        return self.coordinator.commits.takes(form, api_version, now_ms)
+
     def repeat_commit(
-        self, form: RepeatedCommit, offsets: Sequence[int], epochs: Sequence[int], now_ms: int
+        self,
+        form: RepeatedCommit,
+        offsets: Sequence[int],
+        epochs: Sequence[int],
+        landing: Landing,
     ) -> None:
-        """Append and replay a commit that has the form of another; KafkaError, then nothing is."""
-        batch = memoryview(form.batch(offsets, epochs, now_ms))
-        info = self.partition.append(batch, now_ms, keys_checked=True)
-        self.coordinator.replay_repeated(form, offsets, epochs, now_ms)
-        self.end_offset = info.last_offset + 1
+        """Do the same for a commit that has the form of another, and that `takes` has let in."""
+        if not self._repeated:
+            self.node.loop.call_soon(self.write_open)
+        size_max = self.partition.log.config.max_message_bytes
+        if not self._repeated or not self._repeated[-1][0].takes(form, size_max):
+            self._repeated.append((SharedBatch(self.node.clock.now_ms()), []))
+        batch, landings = self._repeated[-1]
+        batch.add(form, offsets, epochs)
+        landings.append(landing)
+
+    def write_open(self) -> None:
+        if self._repeated:
+            self._append_repeated()
+        super().write_open()
+
+    def _append_repeated(self) -> None:
+        batches, self._repeated = self._repeated, []
+        stored: list[Landing] = []
+        for batch, landings in batches:
+            now_ms = batch.now_ms
+            try:
+                info = self.partition.append(memoryview(batch.build()), now_ms, keys_checked=True)
+            except KafkaError as error:
+                log.warning("%s of %s: %s", self.holds, self.name, error)
+                land(landings, error.code)
+                continue
+            for form, offsets, epochs in batch.commits:
+                self.coordinator.replay_repeated(form, offsets, epochs, now_ms)
+            self.end_offset = info.last_offset + 1
+            stored += landings
+        # All at once: a sync that began with the first of them would not cover the others.
+        self.when_durable(partial(land, stored))
 
     def end_transaction(self, marker: bytearray, producer_id: int, committed: bool) -> int:
         """Append a marker and let the offsets it decides count, or vanish; the offset behind it.
@@ -119,8 +163,7 @@ class GroupShard(Shard[Change]):
     def _ring(self, key: TimerKey) -> None:
         self.carry_out(self.coordinator.on_timer(key, self.now()))
 
-    def expire_offsets(self) -> None:
-        """Remove what is past its retention."""
+    def expire(self) -> None:
         self.write_open()
         for result in self.coordinator.expire(self.now()):
             self.carry_out(result)
@@ -131,8 +174,17 @@ class GroupShard(Shard[Change]):
         self.carry_out(self.coordinator.resume(self.now()))
 
     def dismiss(self) -> None:
+        batches, self._repeated = self._repeated, []
+        for _, landings in batches:
+            land(landings, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         for reply in self.coordinator.unload(ErrorCode.NOT_COORDINATOR).replies:
             resolve(reply, ErrorCode.NONE)
+
+
+def land(landings: list[Landing], error: ErrorCode) -> None:
+    """Tell everybody who waits for the same."""
+    for landing in landings:
+        landing(error)
 
 
 def resolve(reply: Reply, log_error: ErrorCode) -> None:

@@ -16,6 +16,7 @@ A coordinator computes, its shard carries out, in this order and with these prom
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from abc import ABC, abstractmethod
 from collections import deque
@@ -172,6 +173,10 @@ class Shard(ABC, Generic[ChangeT]):
     @abstractmethod
     def resume(self) -> None:
         """Begin to serve what was loaded."""
+
+    @abstractmethod
+    def expire(self) -> None:
+        """Remove what has outlived its time."""
 
     @abstractmethod
     def dismiss(self) -> None:
@@ -345,9 +350,14 @@ class Shard(ABC, Generic[ChangeT]):
                 continue
             if piece is None:
                 break
-            next_offset = loader.feed(await self.node.run_read(piece.read))
+            # What has just been checked is in memory, but for a rare eviction in between.
+            data = piece.read_nowait()
+            if data is None:
+                data = await self.node.run_read(piece.read)
+            next_offset = loader.feed(data)
             if next_offset is None:
                 break
+            await asyncio.sleep(0)  # others have a right to the loop, too
             offset = next_offset
         return loader
 

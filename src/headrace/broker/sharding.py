@@ -28,10 +28,13 @@ _partition_for = lru_cache(maxsize=10_000)(partition_for)
 class Sharded(ABC, Generic[ShardT]):
     """All shards of one coordinator that this node has."""
 
-    def __init__(self, node: Node, topic: str, partition_count: int) -> None:
+    def __init__(
+        self, node: Node, topic: str, partition_count: int, expire_interval_ms: int
+    ) -> None:
         self.node = node
         self._topic = topic
         self._partition_count = partition_count
+        self._expire_interval_ms = expire_interval_ms
         # By partition; one whose disk is offline is missing.
         self._shards: dict[int, ShardT] = {}
         self._creating = asyncio.Lock()
@@ -55,6 +58,7 @@ class Sharded(ABC, Generic[ShardT]):
 
     async def start(self) -> None:
         """Load the shards; a long log goes on loading while the node serves."""
+        self._schedule_expiry()
         if self._topic in self.node.catalog.topics:
             loading = self._open_shards()
             await asyncio.wait([loading], timeout=LOAD_GRACE_SECONDS)
@@ -69,6 +73,17 @@ class Sharded(ABC, Generic[ShardT]):
         for shard in self._shards.values():
             shard.write_open()
             shard.unload()
+
+    def _schedule_expiry(self) -> None:
+        self.node.timers.call_later(self._expire_interval_ms, self._expire)
+
+    def _expire(self) -> None:
+        if self._closed:
+            return
+        for shard in self._shards.values():
+            if not shard.error:
+                shard.expire()
+        self._schedule_expiry()
 
     def _open_shards(self) -> asyncio.Task[None]:
         count = self.node.catalog.topics[self._topic].partitions

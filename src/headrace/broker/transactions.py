@@ -30,24 +30,20 @@ class TransactionService(Sharded[TransactionShard]):
 
     def __init__(self, node: Node) -> None:
         settings = node.settings
-        count = settings.int("transaction.state.log.num.partitions")
-        super().__init__(node, TRANSACTION_STATE, count)
+        super().__init__(
+            node,
+            TRANSACTION_STATE,
+            settings.int("transaction.state.log.num.partitions"),
+            settings.int("transaction.remove.expired.transaction.cleanup.interval.ms"),
+        )
         self.markers = Markers(node)
         self.load_bytes = settings.int("transaction.state.log.load.buffer.size")
         self.abort_retry_ms = settings.int(
             "transaction.abort.timed.out.transaction.cleanup.interval.ms"
         )
         self._settings = transaction_settings(settings)
-        self._expire_interval_ms = settings.int(
-            "transaction.remove.expired.transaction.cleanup.interval.ms"
-        )
 
     # Life.
-
-    async def start(self) -> None:
-        """Load the transactions; those that were decided are brought to their end."""
-        self._schedule_expiry()
-        await super().start()
 
     def topic_config(self) -> Mapping[str, str]:
         return {
@@ -136,19 +132,6 @@ class TransactionService(Sharded[TransactionShard]):
             counters[note].value += 1
             if note in (Note.TIMED_OUT, Note.FENCED, Note.EXPIRED):
                 log.info("transactional id %r: %s", transactional_id, note.value)
-
-    # Housekeeping.
-
-    def _schedule_expiry(self) -> None:
-        self.node.timers.call_later(self._expire_interval_ms, self._expire)
-
-    def _expire(self) -> None:
-        if self._closed:
-            return
-        for shard in self._shards.values():
-            if not shard.error:
-                shard.expire_ids()
-        self._schedule_expiry()
 
 
 def transaction_settings(settings: Settings) -> TransactionSettings:

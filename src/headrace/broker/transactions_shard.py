@@ -218,8 +218,7 @@ class TransactionShard(Shard[TransactionChange]):
         if self.carry_out(self.coordinator.on_timer(transactional_id, self.now())):
             self._set_timer(transactional_id, self._service.abort_retry_ms)
 
-    def expire_ids(self) -> None:
-        """Forget what nobody has used for long."""
+    def expire(self) -> None:
         for result in self.coordinator.expire(self.now()):
             self.carry_out(result)
 

@@ -85,9 +85,11 @@ GROUP_ROWS: tuple[Setting, ...] = (
     Setting(
         name="offsets.topic.num.partitions",
         kind=Kind.INT,
-        default=50,
+        default=1,
         valid=at_least(1),
-        doc="Partitions of `__consumer_offsets`; fixed once that topic exists.",
+        kafka_default="50",
+        doc="Partitions of `__consumer_offsets`; fixed once that topic exists. They spread groups "
+        "over nodes; on one node, commits of all groups share a write and a sync if there is one.",
     ),
     Setting(
         name="offsets.topic.segment.bytes",

@@ -105,7 +105,7 @@ class Commits:
     def takes(self, form: RepeatedCommit, api_version: int, monotonic_ms: int) -> bool:
         """Whether a commit of this form would be stored as it is; who commits is alive."""
         group = self._groups.get(form.group_id)
-        if self._offsets.any_undecided or check_commit(
+        if self._offsets.has_unstable(form.group_id) or check_commit(
             group, form.member_id, form.instance_id, form.generation, api_version
         ):
             return False

@@ -201,9 +201,7 @@ class Group:
             leader=self.leader,
             state_timestamp_ms=state_timestamp_ms,
             members=tuple(
-                member.stored(self.protocol)._replace(
-                    assignment=assignments.get(member.member_id, b"")
-                )
+                member.stored(self.protocol, assignments.get(member.member_id, b""))
                 for member in members
             ),
         )

@@ -131,7 +131,7 @@ def gather(data: bytes, at: int, count: int, values: Values | InOrder, base_offs
     """Take in the keys and values of a batch's records; one without a key means nothing here.
 
     A fifth of the time of decoding whole records: a start may have millions to read, and of their
-    varints most are one byte long and the rest need not be known.
+    varints most are one byte long, a record's length is two, and the rest need not be known.
     """
     try:
         for _ in range(count):
@@ -139,6 +139,9 @@ def gather(data: bytes, at: int, count: int, values: Values | InOrder, base_offs
             if size < 0x80:
                 stop = at + 1 + (size >> 1)
                 at += 2  # length, attributes
+            elif data[at + 1] < 0x80:
+                stop = at + 2 + ((size & 0x7F | data[at + 1] << 7) >> 1)
+                at += 3
             else:
                 size, at = read_varint(data, at, VARINT_BYTES_MAX)
                 stop = at + size

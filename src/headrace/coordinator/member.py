@@ -64,10 +64,13 @@ class Member:
 
     def subscription(self, protocol: str | None) -> bytes:
         """The member's metadata for a protocol."""
-        return next((metadata for name, metadata in self.protocols if name == protocol), b"")
+        for name, metadata in self.protocols:
+            if name == protocol:
+                return metadata
+        return b""
 
-    def stored(self, protocol: str | None) -> StoredMember:
-        """The member as the log keeps it."""
+    def stored(self, protocol: str | None, assignment: bytes | None = None) -> StoredMember:
+        """The member as the log keeps it, with another share if one is given."""
         return StoredMember(
             self.member_id,
             self.instance_id,
@@ -76,14 +79,15 @@ class Member:
             self.rebalance_timeout_ms,
             self.session_timeout_ms,
             self.subscription(protocol),
-            self.assignment,
+            self.assignment if assignment is None else assignment,
         )
 
 
 def common_protocols(members: Iterable[Member]) -> set[str]:
     """The names that every member supports."""
-    sets = [{name for name, _ in member.protocols} for member in members]
-    return set.intersection(*sets) if sets else set()
+    # Most members of a group support the same.
+    lists = {tuple([name for name, _ in member.protocols]) for member in members}
+    return set.intersection(*map(set, lists)) if lists else set()
 
 
 def chosen_protocol(members: Iterable[Member]) -> str | None:

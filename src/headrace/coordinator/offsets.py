@@ -66,18 +66,13 @@ class Offsets:
         """The groups that have committed anything, in open transactions too."""
         return {*self.groups(), *(group_id for group_id, _, _ in self._undecided)}
 
-    @property
-    def any_undecided(self) -> bool:
-        """Whether an open transaction has committed any offset."""
-        return bool(self._undecided)
-
     def is_unstable(self, group_id: str, topic: str, partition: int) -> bool:
         """Whether an open transaction has committed an offset for the partition."""
         return bool(self._undecided) and (group_id, topic, partition) in self._undecided
 
     def has_unstable(self, group_id: str) -> bool:
         """Whether an open transaction has committed an offset of the group."""
-        return any(key[0] == group_id for key in self._undecided)
+        return bool(self._undecided) and any(key[0] == group_id for key in self._undecided)
 
     def replay(self, change: OffsetChange, producer_id: int = NO_PRODUCER_ID) -> None:
         """Take over a record of the log; a producer's id means that it is in a transaction."""
@@ -95,7 +90,7 @@ class Offsets:
     def replay_repeated(
         self, form: RepeatedCommit, offsets: Sequence[int], epochs: Sequence[int], now_ms: int
     ) -> None:
-        """Take over a commit of the log that has this form; not while any are undecided."""
+        """Take over a commit of the log of this form; not while its group has undecided ones."""
         group_id = form.group_id
         folded = self._folded.get(group_id)
         if folded is not None and folded[0] is not form:

@@ -1,7 +1,9 @@
 """A commit that differs from an earlier one in nothing but its offsets.
 
 A consumer commits the same partitions again and again. What the records of such a commit have in
-common is encoded once; the next ones are a batch with holes, filled by one call of `struct`.
+common is encoded once; the next ones are bytes with holes, filled by one call of `struct`. Commits
+that arrive together share a batch, of whatever groups they are: fewer batches are written, synced
+and loaded in less time.
 """
 
 from __future__ import annotations
@@ -11,8 +13,8 @@ from struct import Struct
 
 from headrace.coordinator.records import Commit, OffsetChange, encode
 from headrace.protocol.api.offset_commit import OffsetCommitRequest
-from headrace.protocol.batch import ATTRIBUTES_AT, build_batch, seal
-from headrace.protocol.records import Record
+from headrace.protocol.batch import HEADER_BYTES, frame_records
+from headrace.protocol.records import Record, encode_records
 
 # What stands for an offset, a leader epoch and a time until they are known.
 OFFSET_HOLE = 0x6F66667365743F21
@@ -20,9 +22,8 @@ EPOCH_HOLE = 0x45706F63
 TIME_HOLE = 0x74696D653F212121
 OFFSET_AND_EPOCH = Struct(">qi")
 TIME = Struct(">q")
-# What is packed: bytes and a time, twice (the header's), then for every commit bytes, offset,
-# epoch, bytes and time, then the bytes of the end.
-FIRST_TIME, LAST_TIME, OFFSETS, EPOCHS, TIMES, PER_COMMIT = 1, 3, 5, 6, 8, 5
+# Of batches with up to so many records every place takes one byte, which can be filled in.
+SHARED_RECORDS_MAX = 64
 
 
 class NotRepeatable(Exception):
@@ -30,18 +31,20 @@ class NotRepeatable(Exception):
 
 
 class RepeatedCommit:
-    """The form of a commit: whose it is, of which partitions, and its batch with holes."""
+    """The form of a commit: whose it is, of which partitions, and its records with holes."""
 
     __slots__ = (
         "_arguments",
-        "_head",
         "_pack",
+        "_step",
         "count",
         "generation",
         "group_id",
         "instance_id",
         "member_id",
         "places",
+        "shares",
+        "size",
     )
 
     def __init__(self, request: OffsetCommitRequest) -> None:
@@ -56,50 +59,77 @@ class RepeatedCommit:
             for partition in topic.partitions
         ]
         self.count = len(self.places)
+        # Whether others may be in its batch.
+        self.shares = self.count < SHARED_RECORDS_MAX
         self._lay_out()
 
     def _lay_out(self) -> None:
-        records = [
-            Record(
-                number,
-                TIME_HOLE,
-                *encode(
-                    OffsetChange(
-                        self.group_id,
-                        topic,
-                        partition,
-                        Commit(OFFSET_HOLE, EPOCH_HOLE, metadata, TIME_HOLE),
-                    )
-                ),
-            )
-            for number, (topic, partition, metadata) in enumerate(self.places)
-        ]
-        batch = bytes(build_batch(records))
-        self._head = batch[:ATTRIBUTES_AT]
-        number, time = OFFSET_AND_EPOCH.pack(OFFSET_HOLE, EPOCH_HOLE), TIME.pack(TIME_HOLE)
-        holes = [time, time]
-        for _ in records:
-            holes += [number, time]
-        pieces = split(batch, ATTRIBUTES_AT, holes)
-        layout = ""
+        # What is packed for every record: bytes and, if the batch is shared, its place and bytes;
+        # offset, epoch, bytes and time. Last the bytes of the end.
+        self._step = 7 if self.shares else 5
+        layout, rest = ">", b""
         arguments: list[bytes | int] = []
-        for piece, hole in zip(pieces, [*holes, b""], strict=True):
-            layout += f"{len(piece)}s" + {number: "qi", time: "q"}.get(hole, "")
-            arguments += [piece, *bytes({number: 2, time: 1}.get(hole, 0))]
-        self._pack = Struct(f">{layout}").pack
-        self._arguments = arguments
+        for number, (topic, partition, metadata) in enumerate(self.places):
+            commit = Commit(OFFSET_HOLE, EPOCH_HOLE, metadata, TIME_HOLE)
+            key, value = encode(OffsetChange(self.group_id, topic, partition, commit))
+            data = bytes(encode_records([Record(number, 0, key, value)], 0, 0)[0])
+            if self.shares:
+                # Behind the length, the attributes and the time's difference, one byte each.
+                at = next(at for at, byte in enumerate(data) if byte < 0x80) + 3
+                layout += f"{len(rest) + at}sB"
+                arguments += [rest + data[:at], 0]
+                rest, data = b"", data[at + 1 :]
+            holes = [OFFSET_AND_EPOCH.pack(OFFSET_HOLE, EPOCH_HOLE), TIME.pack(TIME_HOLE)]
+            before, between, behind = split(data, 0, holes)
+            layout += f"{len(rest) + len(before)}sqi{len(between)}sq"
+            arguments += [rest + before, 0, 0, between, 0]
+            rest = behind
+        struct = Struct(f"{layout}{len(rest)}s")
+        self._pack = struct.pack
+        # The bytes of its records.
+        self.size = struct.size
+        self._arguments = [*arguments, rest]
 
-    def batch(self, offsets: Sequence[int], epochs: Sequence[int], now_ms: int) -> bytearray:
-        """The records of a commit of these offsets, as one batch."""
-        arguments = self._arguments
-        arguments[FIRST_TIME] = arguments[LAST_TIME] = now_ms
-        arguments[OFFSETS::PER_COMMIT] = offsets
-        arguments[EPOCHS::PER_COMMIT] = epochs
-        arguments[TIMES::PER_COMMIT] = [now_ms] * self.count
-        batch = bytearray(self._head)
-        batch += self._pack(*arguments)
-        seal(batch, 0)
-        return batch
+    def records(
+        self, offsets: Sequence[int], epochs: Sequence[int], now_ms: int, first: int = 0
+    ) -> bytes:
+        """The records of a commit of these offsets, from a place in a batch of that time on."""
+        arguments, step = self._arguments, self._step
+        if self.shares:
+            arguments[1::step] = range(first << 1, first + self.count << 1, 2)  # in zigzag
+        arguments[step - 4 :: step] = offsets
+        arguments[step - 3 :: step] = epochs
+        arguments[step - 1 :: step] = [now_ms] * self.count
+        return self._pack(*arguments)
+
+
+class SharedBatch:
+    """Commits that go to the log as one batch."""
+
+    __slots__ = ("_records", "commits", "count", "now_ms", "size")
+
+    def __init__(self, now_ms: int) -> None:
+        self.now_ms = now_ms
+        self.count = 0
+        self.size = HEADER_BYTES
+        # Form, offsets and leader epochs of each.
+        self.commits: list[tuple[RepeatedCommit, Sequence[int], Sequence[int]]] = []
+        self._records: list[bytes] = []
+
+    def takes(self, form: RepeatedCommit, size_max: int) -> bool:
+        """Whether there is room for one more commit, of this form, in a batch of some bytes."""
+        return self.count + form.count <= SHARED_RECORDS_MAX and self.size + form.size <= size_max
+
+    def add(self, form: RepeatedCommit, offsets: Sequence[int], epochs: Sequence[int]) -> None:
+        """Add a commit."""
+        self._records.append(form.records(offsets, epochs, self.now_ms, self.count))
+        self.commits.append((form, offsets, epochs))
+        self.count += form.count
+        self.size += form.size
+
+    def build(self) -> bytearray:
+        """The batch as it is appended."""
+        return frame_records(b"".join(self._records), self.count, self.now_ms)
 
 
 def split(data: bytes, start: int, holes: Sequence[bytes]) -> list[bytes]:

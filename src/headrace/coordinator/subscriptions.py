@@ -18,7 +18,7 @@ _decode_subscription = decoder(ConsumerProtocolSubscription, 0)
 def subscribed_topics(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
     """The topics that any of the members subscribes to; None if one of them cannot be read."""
     topics: set[str] = set()
-    for data in subscriptions:
+    for data in set(subscriptions):  # most members of a group say the same
         if len(data) < VERSION_BYTES:
             return None
         try:

@@ -311,3 +311,27 @@ def build_batch(
     batch += packed
     seal(batch, 0)
     return batch
+
+
+def frame_records(records: bytes, count: int, timestamp: int) -> bytearray:
+    """Build a batch from offset 0 on around encoded records that all have one time."""
+    batch = bytearray(
+        _header.pack(
+            0,
+            LENGTH_MIN + len(records),
+            -1,
+            MAGIC,
+            0,
+            0,
+            count - 1,
+            timestamp,
+            timestamp,
+            NO_PRODUCER_ID,
+            NO_PRODUCER_EPOCH,
+            NO_SEQUENCE,
+            count,
+        )
+    )
+    batch += records
+    _crc.pack_into(batch, CRC_AT, crc32c(memoryview(batch)[ATTRIBUTES_AT:]))
+    return batch

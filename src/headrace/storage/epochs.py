@@ -14,6 +14,7 @@ from headrace.storage.checkpoints import format_epochs, parse_epochs
 from headrace.storage.files import FileSystem
 
 NO_EPOCH = -1
+OFFSET_MAX = (1 << 63) - 1
 
 
 class EpochCache:
@@ -50,6 +51,12 @@ class EpochCache:
         """The leader epoch that wrote offset, or -1."""
         at = bisect_right(self.starts, offset) - 1
         return self.epochs[at] if at >= 0 else NO_EPOCH
+
+    def span_at(self, offset: int) -> tuple[int, int]:
+        """The leader epoch that wrote offset, or -1, and the first offset that is another's."""
+        at = bisect_right(self.starts, offset)
+        upto = self.starts[at] if at < len(self.starts) else OFFSET_MAX
+        return (self.epochs[at - 1] if at else NO_EPOCH), upto
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """The greatest known epoch at or below epoch, and where it ended; (-1, -1) if unknown."""

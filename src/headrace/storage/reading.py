@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from operator import attrgetter
+from struct import Struct
 from typing import TYPE_CHECKING
 
 from crc32c import crc32c
@@ -20,7 +21,6 @@ from headrace.protocol.batch import (
     HEADER_BYTES,
     LOG_OVERHEAD_BYTES,
     MAGIC,
-    read_header,
 )
 from headrace.protocol.errors import ErrorCode, KafkaError
 from headrace.storage.epochs import NO_EPOCH
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from headrace.storage.segment import Segment
 
 _base_offset = attrgetter("base_offset")
+# Of a batch's header: base offset, length, leader epoch, magic, CRC, last offset delta.
+_unpack_essence = Struct(">qiibI2xi").unpack_from
 
 CHECKED_BYTES_MAX = 4 << 20
 CHECKED_BATCHES_MAX = 512
@@ -174,12 +176,13 @@ class ReadRequest:
         at = last_at = count = 0
         first_beyond = False
         expected = segment.base_offset
+        known_epoch = epoch_upto = NO_EPOCH
         while at < room:
             if at + HEADER_BYTES > len(data):
                 if len(data) == room:
                     self._damaged(position, at, "cut inside a header")
                 break
-            base_offset, length, epoch, magic, crc, _, last_delta, *_ = read_header(data, at)
+            base_offset, length, epoch, magic, crc, last_delta = _unpack_essence(data, at)
             end = at + LOG_OVERHEAD_BYTES + length
             if base_offset < expected:
                 # One of the two lies, and nothing tells which: neither is served.
@@ -195,7 +198,8 @@ class ReadRequest:
             if crc32c(data[at + ATTRIBUTES_AT : end]) != crc:
                 self._damaged(position, at, "checksum differs")
                 break
-            known_epoch = self.epochs.epoch_for(base_offset)
+            if base_offset >= epoch_upto:
+                known_epoch, epoch_upto = self.epochs.span_at(base_offset)
             if epoch != known_epoch and NO_EPOCH not in (epoch, known_epoch):
                 self._damaged(position, at, f"leader epoch {epoch} is not {known_epoch}")
                 break

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from headrace.storage.flush import Flush
@@ -19,6 +19,48 @@ RETRY_PAUSE_SECONDS = 0.1
 
 Callback = Callable[[OSError | None], None]
 Post = Callable[..., object]
+Job = tuple[Callable[..., object], tuple[Any, ...]]
+
+
+class Threads:
+    """As much of an executor as is needed: its futures would cost as much as the rest of a sync.
+
+    `submit` and `shutdown` are called on one thread.
+    """
+
+    def __init__(self, threads: int) -> None:
+        self._threads_max = threads
+        self._threads: list[threading.Thread] = []
+        # None ends a thread.
+        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+
+    def submit(self, function: Callable[..., object], *args: Any) -> None:
+        """Call a function on a thread; what it has to say it posts itself."""
+        started = len(self._threads)
+        if started < self._threads_max:
+            # A process that ends without a shutdown must not wait for them for ever.
+            thread = threading.Thread(
+                target=self._work, name=f"headrace-sync-{started}", daemon=True
+            )
+            self._threads.append(thread)
+            thread.start()
+        self._jobs.put((function, args))
+
+    def shutdown(self) -> None:
+        """Wait until all is done that was asked for."""
+        for _ in self._threads:
+            self._jobs.put(None)
+        for thread in self._threads:
+            thread.join()
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            function, args = job
+            try:
+                function(*args)
+            except Exception:
+                _log.exception("a sync failed in a way that nobody expected")
+            del job, function, args  # files that are removed meanwhile must not stay open
 
 
 class Syncer:
@@ -29,7 +71,7 @@ class Syncer:
     """
 
     def __init__(self, threads: int, post: Post) -> None:
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="headrace-sync")
+        self._pool = Threads(threads)
         self._post = post
         # Logs in flight, each with those that asked meanwhile.
         self._waiting: dict[Log, list[Callback]] = {}
