@@ -1,4 +1,5 @@
-# System packages that the interop tests use: real Kafka clients in C, Java, Go and JavaScript.
+# System packages that the tests use: real Kafka clients in C, Java, Go and JavaScript, and the
+# databases behind handlers.
 # Sourced by ./test after environment.sh. A client that stays missing has its tests skipped by name.
 
 java_is_new_enough() {
@@ -32,6 +33,9 @@ missing_packages() {
     go_is_new_enough 2>/dev/null || echo golang-go
     node_is_new_enough 2>/dev/null || echo nodejs
     command -v npm >/dev/null || echo npm
+    # The tests start servers of their own; postgresql also starts one, which they leave alone.
+    ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null || echo postgresql
+    command -v redis-server >/dev/null || echo redis-server
     # librdkafka's own tests are built from source.
     command -v g++ >/dev/null || echo g++
     command -v make >/dev/null || echo make
@@ -46,7 +50,7 @@ ensure_packages() {
     missing=($(missing_packages))
     ((${#missing[@]})) || return 0
     if command -v apt-get >/dev/null && ((EUID == 0)); then
-        say "installing system packages for the interop tests: ${missing[*]}"
+        say "installing system packages for the tests: ${missing[*]}"
         apt-get update -qq >/dev/null || true
         # One at a time: a package that this Debian lacks must not keep the others away.
         for package in "${missing[@]}"; do
@@ -64,5 +68,5 @@ ensure_packages() {
     say "these are missing or too old (JDK 17 and Node 18 are the oldest that will do): ${missing[*]}"
     say "their tests are skipped; to have them run:"
     printf '  Debian:  sudo apt-get install %s\n' "${missing[*]}" >&2
-    printf '  macOS:   brew install kcat openjdk maven go node openssl rapidjson\n' >&2
+    printf '  macOS:   brew install kcat openjdk maven go node openssl rapidjson postgresql redis\n' >&2
 }

@@ -1,26 +1,13 @@
-"""Times as people write them: `15m`, `1h30m`, `2024-05-01T12:00Z`."""
+"""Times as people write them on the command line: `15m`, `1h30m`, `2024-05-01T12:00Z`."""
 
 from __future__ import annotations
 
-import re
 from datetime import UTC, datetime
 
 from headrace.cli.errors import CliError
+from headrace.timing.durations import UNITS_MS, duration_ms, is_duration
 
-_UNITS_MS = {
-    "ms": 1,
-    "s": 1000,
-    "m": 60_000,
-    "h": 3_600_000,
-    "d": 86_400_000,
-    "w": 604_800_000,
-}
-_PART = re.compile(r"(\d+)(ms|[smhdw])")
-
-
-def is_duration(text: str) -> bool:
-    """Whether it is one or more numbers with units."""
-    return bool(text) and not _PART.sub("", text)
+__all__ = ["is_duration", "parse_duration_ms", "parse_time_ms", "show_duration", "show_time"]
 
 
 def parse_duration_ms(text: str, option: str) -> int:
@@ -31,14 +18,14 @@ def parse_duration_ms(text: str, option: str) -> int:
             "numbers with ms, s, m, h, d or w: 90s, 15m, 1h30m",
             2,
         )
-    return sum(int(number) * _UNITS_MS[unit] for number, unit in _PART.findall(text))
+    return duration_ms(text)
 
 
 def show_duration(ms: float) -> str:
     """A duration in the two largest units that it fills: `3d4h`, `90ms`."""
     left = max(0, round(ms))
     parts = []
-    for unit, size in reversed(_UNITS_MS.items()):
+    for unit, size in reversed(UNITS_MS.items()):
         count, left = divmod(left, size)
         if count:
             parts.append(f"{count}{unit}")

@@ -1,0 +1,171 @@
+"""Commits of a consumer: waited for, called back, or made now and then by themselves."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+from headrace.client.errors import CommitFailed
+from headrace.client.interceptors import Chain
+from headrace.client.places import Places, to_partitions
+from headrace.client.starts import Offsets, Place
+
+OnCommit = Callable[[CommitFailed | None, list[Any]], object]
+
+_log = logging.getLogger("headrace.client")
+
+_FENCED = (
+    KafkaError.ILLEGAL_GENERATION,
+    KafkaError.UNKNOWN_MEMBER_ID,
+    KafkaError.FENCED_INSTANCE_ID,
+    KafkaError.FENCED_MEMBER_EPOCH,
+    KafkaError.STALE_MEMBER_EPOCH,
+    KafkaError.REBALANCE_IN_PROGRESS,
+)
+
+
+class Commits:
+    """Sends commits with the group's marks, and gives each callback its own answer."""
+
+    def __init__(self, chain: Chain) -> None:
+        self._client: Any = None
+        self._offsets: Offsets | None = None
+        self._marks: Mapping[str, str] = {}
+        self._chain = chain
+        self._is_leaving = False
+        # Why the coordinator cannot be reached, once the consumer leaves.
+        self._gone: Any = None
+        self._waiting: deque[tuple[list[tuple[str, int, int]], OnCommit | None]] = deque()
+
+    def connect(self, client: Any, offsets: Offsets, marks: Mapping[str, str]) -> None:
+        """Use this client, which had to know `answered` before it was made."""
+        self._client = client
+        self._offsets = offsets
+        self._marks = marks
+
+    def leave(self, place: Place, timeout_s: float) -> None:
+        """Give up early from here on, and at once if the coordinator is gone."""
+        assert self._offsets is not None
+        self._is_leaving = True
+        self._offsets.timeout_s = min(self._offsets.timeout_s, timeout_s)
+        try:
+            self._offsets.committed([place])
+        except KafkaException as problem:
+            self._gone = problem.args[0]
+
+    def sync(self, places: Places) -> None:
+        """Commit and wait; CommitFailed if the brokers refuse it for good."""
+        asked = to_partitions(places, self._marks)
+        if not asked:
+            return
+        offsets = self._offsets
+        assert offsets is not None
+        if self._gone is not None:
+            raise _failed(self._gone, asked)
+        is_first = True
+
+        def commit() -> list[Any]:
+            nonlocal is_first
+            if not is_first and not self._is_leaving:
+                # The library waits long for a coordinator that is gone, but not with a question.
+                offsets.committed([(asked[0].topic, asked[0].partition)])
+            is_first = False
+            done: list[Any] = self._client.commit(offsets=asked, asynchronous=False)
+            for partition in done:
+                if partition.error is not None:
+                    raise KafkaException(partition.error)
+            return done
+
+        try:
+            done = offsets.insist(commit)
+        except KafkaException as refusal:
+            raise _failed(refusal.args[0], asked) from None
+        self._chain.tell("on_commit", done)
+
+    def later(self, places: Places, callback: OnCommit | None = None) -> None:
+        """Commit without waiting; the callback is called from a later poll."""
+        asked = to_partitions(places, self._marks)
+        if not asked:
+            return
+        self._waiting.append((_key(asked), callback))
+        try:
+            self._client.commit(offsets=asked, asynchronous=True)
+        except BaseException:
+            self._waiting.pop()
+            raise
+
+    def answered(self, error: Any, partitions: list[Any]) -> None:
+        """Called by the library from within a poll, once for each commit that nobody waits for."""
+        callback = self._take(_key(partitions))
+        refused = [place.error for place in partitions if place.error is not None]
+        error = error or (refused[0] if refused else None)
+        failure = None if error is None else _failed(error, partitions)
+        if failure is None:
+            self._chain.tell("on_commit", partitions)
+        if callback is not None:
+            try:
+                callback(failure, partitions)
+            except Exception:
+                _log.exception("the callback of a commit failed")
+        elif failure is not None:
+            _log.warning("%s", failure)
+
+    def _take(self, key: list[tuple[str, int, int]]) -> OnCommit | None:
+        # Answers mostly come in order; one that was sent again may come late.
+        for at, (asked, callback) in enumerate(self._waiting):
+            if asked == key:
+                del self._waiting[at]
+                return callback
+        return None
+
+
+class Consumed:
+    """How far the caller has got, by what earlier polls have returned."""
+
+    def __init__(self) -> None:
+        self._done: dict[Place, int] = {}
+        self._last: list[Any] = []
+
+    def returned(self, records: list[Any]) -> None:
+        """These are being returned now; they count as done at the next poll."""
+        self._last = records
+
+    def advance(self) -> None:
+        """The caller polls again, so what it was given last is done."""
+        done = self._done
+        for record in self._last:
+            done[record.topic(), record.partition()] = record.offset() + 1
+        self._last = []
+
+    def take(self, places: Iterable[Place] | None = None) -> dict[Place, int]:
+        """What is done and was not taken yet: all of it, or in these partitions."""
+        if places is None:
+            taken, self._done = self._done, {}
+            return taken
+        return {place: self._done.pop(place) for place in places if place in self._done}
+
+    def restore(self, partitions: Iterable[Any]) -> None:
+        """What was taken was not committed after all."""
+        for it in partitions:
+            self._done.setdefault((it.topic, it.partition), it.offset)
+
+    def move(self, place: Place, offset: int) -> None:
+        """The caller goes on from another place."""
+        self.advance()
+        self._done[place] = offset
+
+
+def _key(partitions: Iterable[Any]) -> list[tuple[str, int, int]]:
+    return sorted((place.topic, place.partition, place.offset) for place in partitions)
+
+
+def _failed(error: Any, partitions: Iterable[TopicPartition]) -> CommitFailed:
+    names = ", ".join(f"{place.topic}/{place.partition}" for place in partitions)
+    hint = ""
+    if error.code() in _FENCED:
+        hint = "the partitions were given to another member; it repeats what was not committed"
+    return CommitFailed(f"offsets of {names} were not committed: {error.str()}", hint, error)

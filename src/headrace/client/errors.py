@@ -1,0 +1,100 @@
+"""What goes wrong in a client, each with what to do about it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+
+
+class ClientError(KafkaException):  # type: ignore[misc]  # the library's class has no types
+    """A KafkaException with a message of its own and a hint; `args[0]` is the KafkaError."""
+
+    CODE: int = KafkaError._FAIL
+
+    def __init__(self, message: str, hint: str = "", error: Any = None) -> None:
+        super().__init__(error if error is not None else KafkaError(self.CODE, message))
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message} (hint: {self.hint})" if self.hint else self.message
+
+
+class UnknownSetting(ValueError):
+    """A setting that neither Kafka nor the library below has, or one that cannot be used here."""
+
+
+class DeliveryFailed(ClientError):
+    """A record was not written, or nobody knows whether it was."""
+
+
+class BufferFull(ClientError, BufferError):
+    """The memory for records on their way stayed full for `max.block.ms`."""
+
+    CODE = KafkaError._QUEUE_FULL
+
+
+class RecordTooLarge(ClientError, ValueError):
+    """A record is larger than `max.request.size`."""
+
+    CODE = KafkaError.MSG_SIZE_TOO_LARGE
+
+
+class TopicSwitchedOff(ClientError):
+    """An operator has switched off sending to the topic."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(
+            f"sending to {topic} is switched off", f"headrace producer on {topic} switches it on"
+        )
+        self.topic = topic
+
+
+class RateLimited(ClientError):
+    """The topic's limit would make the caller wait longer than `max.block.ms`."""
+
+
+class CommitFailed(ClientError):
+    """Offsets were not committed."""
+
+
+class WhereToStart(Exception):
+    """A consumer has to say where it wants to begin; trying again changes nothing."""
+
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__(f"{message} (hint: {hint})")
+        self.message = message
+        self.hint = hint
+
+
+class NoStart(WhereToStart):
+    """A partition has no committed offset, and `auto.offset.reset` is none."""
+
+
+class UnknownGroupHistory(WhereToStart):
+    """A group that was never seen on a topic with a long history must say where to start."""
+
+    def __init__(self, group: str, topic: str, records: int, older_than: str | None) -> None:
+        age = f", the oldest more than {older_than} old" if older_than else ""
+        super().__init__(
+            f"group {group!r} has never committed on topic {topic!r}, which holds "
+            f"{records:,} records{age}: is the group's name right?",
+            'if it is, say where to start: start="earliest", start="latest", '
+            'start="2h" (two hours ago) or start="2026-01-31T08:00Z"',
+        )
+        self.group = group
+        self.topic = topic
+        self.records = records
+
+
+class UndecodableRecord(ClientError):
+    """A deserialiser refused a record; `record` is what it refused, the next poll goes on."""
+
+    CODE = KafkaError._VALUE_DESERIALIZATION
+
+    def __init__(self, record: Any, cause: BaseException) -> None:
+        super().__init__(
+            f"cannot read {record.topic()}/{record.partition()}/{record.offset()}: {cause}"
+        )
+        self.record = record

@@ -1,0 +1,298 @@
+"""A producer: sends and forgets, waits, calls back or awaits; safe by default."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import Producer as LibraryProducer
+
+from headrace.client.errors import BufferFull, DeliveryFailed, RecordTooLarge
+from headrace.client.interceptors import Chain, Outgoing
+from headrace.client.partitioners import PartitionCounts, Partitioner, by_name
+from headrace.client.places import Places, to_partitions
+from headrace.client.sent import OnDelivery, RecordMetadata, Sent, Watched
+from headrace.client.serializers import Serializer, serializer
+from headrace.client.settings import Settings, boolean, integer, read, with_bootstrap
+
+if TYPE_CHECKING:
+    from headrace.client.switches import Switches
+
+# Kafka's defaults.
+MAX_BLOCK_MS = 60_000
+BUFFER_BYTES = 33_554_432
+
+# Reports of delivery are looked for after so many records, and by a thread of their own between.
+RECORDS_PER_POLL = 64
+POLL_SECONDS = 0.1
+FULL_PAUSE_SECONDS = 0.05
+# A producer that closes waits so long for the coordinator of its open transaction.
+ABORT_SECONDS = 10.0
+
+_log = logging.getLogger("headrace.client")
+
+Headers = Mapping[str, bytes | str | None] | Iterable[tuple[str, bytes | str | None]]
+
+
+class Producer:
+    """Sends records with `acks=all` and idempotence unless told otherwise; a context manager.
+
+    Settings go by Kafka's names. Usable from many threads. `close()` (or the end of the `with`)
+    sends what is still on its way.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str | Settings,
+        *,
+        key_serializer: str | Serializer | None = None,
+        value_serializer: str | Serializer | None = None,
+        partitioner: str | Partitioner | None = None,
+        interceptors: Iterable[Any] = (),
+        switches: Switches | None = None,
+    ) -> None:
+        given = with_bootstrap(bootstrap)
+        config, own = read(given, "producer")
+        self.max_block_ms = integer(own, "max.block.ms", MAX_BLOCK_MS)
+        self._key_serializer = serializer(key_serializer or own.get("key.serializer"))
+        self._value_serializer = serializer(value_serializer or own.get("value.serializer"))
+        self._chain = Chain(tuple(interceptors) or own.get("interceptor.classes"))
+        # Asked for every record, so not of the chain itself.
+        self._has_chain = bool(self._chain)
+        self._switches = switches
+        self._partitioner = _partitioner(partitioner, own)
+        self._producer = LibraryProducer({**_defaults(given), **config})
+        self._produce = self._producer.produce
+        self._counts = PartitionCounts(self._producer, self.max_block_ms)
+        # Where nothing stands between the caller and the library, a record takes the short way.
+        self._is_plain = not (
+            self._key_serializer
+            or self._value_serializer
+            or self._chain
+            or self._switches
+            or self._partitioner
+        )
+        self._until_poll = RECORDS_PER_POLL
+        self._is_in_transaction = False
+        self._closing = threading.Event()
+        self._poller = threading.Thread(target=self._poll, name="headrace-producer", daemon=True)
+        self._poller.start()
+
+    def send(
+        self,
+        topic: str,
+        value: Any = None,
+        *,
+        key: Any = None,
+        headers: Headers | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        on_delivery: OnDelivery | None = None,
+    ) -> Sent:
+        """Send a record and return at once; blocks up to `max.block.ms` while the buffer is full.
+
+        It is durable when the returned Sent says so. `on_delivery(metadata, error)` is called from
+        another thread, or from a later `send` or `flush`.
+        """
+        sent = (
+            Sent()
+            if on_delivery is None and not self._has_chain
+            else Watched(on_delivery, self._chain)
+        )
+        if not self._is_plain:
+            try:
+                if self._has_chain:
+                    record = Outgoing(topic, value, key, headers, partition, timestamp_ms)
+                    record = self._chain.pass_through("on_send", record)
+                    topic, value, key = record.topic, record.value, record.key
+                    headers, partition = record.headers, record.partition
+                    timestamp_ms = record.timestamp_ms
+                value, key, partition = self._prepare(topic, value, key, partition)
+            except Exception as problem:
+                self._chain.tell("on_acknowledgement", None, problem)
+                raise
+        if partition is None:
+            partition = -1
+        if headers is not None and not isinstance(headers, list | dict):
+            headers = list(headers.items() if isinstance(headers, Mapping) else headers)
+        try:
+            self._produce(topic, value, key, partition, sent, None, timestamp_ms or 0, headers)
+        except (BufferError, KafkaException) as problem:
+            arguments = (topic, value, key, partition, sent, None, timestamp_ms or 0, headers)
+            self._insist(problem, arguments)
+        self._until_poll -= 1
+        if self._until_poll <= 0:
+            self._until_poll = RECORDS_PER_POLL
+            self._producer.poll(0)
+        return sent
+
+    def send_and_wait(
+        self, topic: str, value: Any = None, *, timeout: float | None = None, **options: Any
+    ) -> RecordMetadata:
+        """Send a record, options as for `send`, and return when it is written.
+
+        DeliveryFailed if it was not; after a TimeoutError it may still be written.
+        """
+        return self.send(topic, value, **options).result(timeout)
+
+    def flush(self, timeout: float | None = None) -> int:
+        """Wait until everything sent so far is written or has failed; returns how many are not."""
+        left: int = self._producer.flush() if timeout is None else self._producer.flush(timeout)
+        return left
+
+    def close(self, timeout: float | None = None) -> None:
+        """Send what is on its way (until the timeout) and end; an open transaction is aborted."""
+        if self._closing.is_set():
+            return
+        try:
+            if self._is_in_transaction:
+                self.abort(ABORT_SECONDS)
+            self.flush(timeout)
+        except KafkaException as problem:
+            _log.warning("a transaction is left for its coordinator to abort: %s", problem)
+        finally:
+            self._closing.set()
+            self._poller.join()
+            self._producer.close()
+            self._chain.tell("close")
+
+    def init_transactions(self, timeout: float | None = None) -> None:
+        """Fence older producers with this `transactional.id`; once, before the first `begin`."""
+        self._producer.init_transactions(-1 if timeout is None else timeout)
+
+    def begin(self) -> None:
+        """Begin a transaction; what is sent from here on belongs to it."""
+        self._producer.begin_transaction()
+        self._is_in_transaction = True
+
+    def send_offsets(self, positions: Places, group_metadata: Any) -> None:
+        """Commit a consumer's positions with the transaction, or not at all."""
+        self._producer.send_offsets_to_transaction(to_partitions(positions), group_metadata)
+
+    def commit(self, timeout: float | None = None) -> None:
+        """Make the transaction visible; durable when it returns."""
+        self._producer.commit_transaction(-1 if timeout is None else timeout)
+        self._is_in_transaction = False
+
+    def abort(self, timeout: float | None = None) -> None:
+        """Undo the transaction; readers with `read_committed` never see it."""
+        self._producer.abort_transaction(-1 if timeout is None else timeout)
+        self._is_in_transaction = False
+
+    def partitions(self, topic: str) -> int:
+        """How many partitions a topic has."""
+        return self._counts(topic)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _prepare(
+        self, topic: str, value: Any, key: Any, partition: int | None
+    ) -> tuple[Any, Any, int | None]:
+        """Value, key and partition as they go to the library; waits for the topic's turn."""
+        if self._value_serializer is not None and value is not None:
+            value = self._value_serializer(value)
+        if self._key_serializer is not None and key is not None:
+            key = self._key_serializer(key)
+        if self._switches is not None:
+            self._switches.wait(topic, 1, self.max_block_ms / 1000)
+        if partition is None and self._partitioner is not None:
+            partition = self._choose(self._partitioner, topic, _bytes(key), _bytes(value))
+        return value, key, partition
+
+    def _choose(
+        self, partitioner: Partitioner, topic: str, key: bytes | None, value: bytes | None
+    ) -> int:
+        count = self._counts(topic)
+        chosen = partitioner(topic, key, value, count)
+        if not 0 <= chosen < count:
+            raise ValueError(f"the partitioner chose {chosen}; {topic!r} has 0 to {count - 1}")
+        return chosen
+
+    def _insist(self, problem: Exception, arguments: tuple[Any, ...]) -> None:
+        """Try again while the buffer is full, up to `max.block.ms`; else say what is wrong."""
+        deadline = time.monotonic() + self.max_block_ms / 1000
+        while True:
+            if not isinstance(problem, BufferError):
+                break
+            if time.monotonic() >= deadline:
+                problem = BufferFull(
+                    f"the buffer was full for {self.max_block_ms} ms (max.block.ms)",
+                    "is the broker slow or away? buffer.memory gives more room",
+                )
+                break
+            self._producer.poll(FULL_PAUSE_SECONDS)
+            try:
+                self._produce(*arguments)
+                return
+            except (BufferError, KafkaException) as again:
+                problem = again
+        failure = _explain(problem, arguments[0])
+        self._chain.tell("on_acknowledgement", None, failure)
+        raise failure from None
+
+    def _poll(self) -> None:
+        while not self._closing.is_set():
+            self._producer.poll(POLL_SECONDS)
+
+
+def _defaults(given: Settings) -> dict[str, Any]:
+    """What is set unless the settings say otherwise."""
+    defaults: dict[str, Any] = {
+        "acks": "all",
+        "enable.idempotence": _may_be_idempotent(given),
+        # Where Kafka's other clients put a key, and one partition at a time without a key.
+        "partitioner": "murmur2_random",
+    }
+    if not any(name.startswith("queue.buffering.max") for name in given):
+        defaults.update(read({**_NOWHERE, "buffer.memory": BUFFER_BYTES}, "producer")[0])
+        del defaults["bootstrap.servers"]
+    return defaults
+
+
+_NOWHERE = {"bootstrap.servers": ""}
+
+
+def _may_be_idempotent(given: Settings) -> bool:
+    """As in Kafka: on, unless another setting rules it out and nobody asked for it."""
+    acks = str(given.get("acks", given.get("request.required.acks", "all")))
+    flight = given.get("max.in.flight.requests.per.connection", given.get("max.in.flight", 5))
+    retries = given.get("retries", given.get("message.send.max.retries", 1))
+    return acks in ("all", "-1") and int(flight) <= 5 and int(retries) > 0
+
+
+def _partitioner(given: str | Partitioner | None, own: Settings) -> Partitioner | None:
+    chosen = given if given is not None else own.get("partitioner.class", "key")
+    if boolean("partitioner.ignore.keys", own.get("partitioner.ignore.keys", False)):
+        chosen = "sticky"
+    return by_name(chosen) if isinstance(chosen, str) else chosen
+
+
+def _bytes(data: Any) -> bytes | None:
+    return data.encode() if isinstance(data, str) else data
+
+
+def _explain(problem: Exception, topic: str) -> Exception:
+    if isinstance(problem, BufferFull) or not isinstance(problem, KafkaException):
+        return problem
+    error = problem.args[0]
+    if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+        return RecordTooLarge(
+            f"the record to {topic} is larger than max.request.size",
+            "raise max.request.size here and max.message.bytes of the topic, or send less",
+            error,
+        )
+    return DeliveryFailed(f"a record to {topic} was not sent: {error.str()}", error=error)

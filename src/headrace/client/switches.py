@@ -1,0 +1,162 @@
+"""Switches and limits of topics, turned by an operator while producers run."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from headrace.client.compacted import CompactedReader
+from headrace.client.errors import RateLimited, TopicSwitchedOff
+from headrace.client.producer import Producer
+from headrace.client.rates import Rate
+from headrace.client.settings import Settings, translate, with_bootstrap
+
+CONTROL_TOPIC = "headrace.control"
+READY_SECONDS = 10.0
+CREATE_SECONDS = 30.0
+
+_log = logging.getLogger("headrace.client")
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchState:
+    """Whether a topic may be sent to, and how many records a second from each process."""
+
+    is_on: bool = True
+    limit_per_s: float | None = None
+
+    def to_json(self) -> bytes:
+        """As it is kept in the control topic."""
+        return json.dumps({"on": self.is_on, "limit_per_s": self.limit_per_s}).encode()
+
+    @classmethod
+    def from_json(cls, data: bytes) -> SwitchState:
+        """From the control topic; ValueError if it is not one."""
+        found = json.loads(data)
+        if not isinstance(found, dict):
+            raise ValueError(f"{data!r} is not the state of a switch")
+        limit = found.get("limit_per_s")
+        if limit is not None and not (isinstance(limit, int | float) and limit > 0):
+            raise ValueError(f"{limit!r} is not a limit")
+        return cls(found.get("on") is not False, limit)
+
+
+_ON = SwitchState()
+
+
+class Switches:
+    """Follows the switches of all topics; kept in the compacted topic `headrace.control`.
+
+    Safe from many threads; one for a process is enough. A limit counts for each `Switches`.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str | Settings,
+        settings: Settings | None = None,
+        *,
+        ready_s: float = READY_SECONDS,
+    ) -> None:
+        self._states: dict[str, SwitchState] = {}
+        self._rates: dict[str, Rate] = {}
+        self._lock = threading.Lock()
+        self._closing = threading.Event()
+        self._reader = CompactedReader(bootstrap, CONTROL_TOPIC, self._changed, settings)
+        # What was switched off stays off for a producer that starts; a cluster that does not
+        # answer takes no records either.
+        self.is_ready = self._reader.caught_up.wait(ready_s)
+
+    def state(self, topic: str) -> SwitchState:
+        """The switch of a topic as it is now; on and without a limit unless somebody turned it."""
+        return self._states.get(topic, _ON)
+
+    def admit(self, topic: str, records: int = 1, most_s: float = float("inf")) -> float:
+        """Seconds to wait before sending these records, whose turn is then taken.
+
+        TopicSwitchedOff if the topic is off; RateLimited, with no turn taken, if the wait would be
+        longer than `most_s`.
+        """
+        state = self._states.get(topic)
+        if state is None:
+            return 0.0
+        if not state.is_on:
+            raise TopicSwitchedOff(topic)
+        rate = self._rates.get(topic)
+        if rate is None:
+            return 0.0
+        with self._lock:
+            wait_s = rate.wait_s(records, time.monotonic(), most_s)
+        if wait_s is None:
+            raise RateLimited(
+                f"the limit of {topic}, {rate.per_second:g} records a second, is reached",
+                "max.block.ms says how long to wait for a turn",
+            )
+        return wait_s
+
+    def wait(self, topic: str, records: int, most_s: float) -> None:
+        """Wait for the turn of these records; a topic switched off meanwhile is refused."""
+        wait_s = self.admit(topic, records, most_s)
+        if wait_s:
+            self._closing.wait(wait_s)
+            if not self.state(topic).is_on:
+                raise TopicSwitchedOff(topic)
+
+    def close(self) -> None:
+        """Stop following; the states stay as they are."""
+        self._closing.set()
+        self._reader.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _changed(self, key: bytes, value: bytes | None) -> None:
+        topic = key.decode()
+        state = _ON if value is None else SwitchState.from_json(value)
+        with self._lock:
+            if state.limit_per_s is None:
+                self._rates.pop(topic, None)
+            elif self.state(topic).limit_per_s != state.limit_per_s:
+                self._rates[topic] = Rate(state.limit_per_s)
+            if state == _ON:
+                self._states.pop(topic, None)
+            else:
+                self._states[topic] = state
+        _log.info("%s is %s", topic, "on" if state.is_on else "off")
+
+    def states(self) -> dict[str, SwitchState]:
+        """All topics whose switch is off or limited."""
+        return dict(self._states)
+
+
+def turn(bootstrap: str | Settings, topic: str, state: SwitchState) -> None:
+    """Turn a topic's switch for all producers that follow; durable when it returns."""
+    given = with_bootstrap(bootstrap)
+    _make_control_topic(AdminClient(translate(given, "producer")))
+    # Written twice it says the same, and an idempotent producer needs a second to begin.
+    with Producer({"enable.idempotence": False, "linger.ms": 0, **given}) as producer:
+        producer.send_and_wait(CONTROL_TOPIC, state.to_json(), key=topic.encode())
+
+
+def _make_control_topic(admin: Any, name: str = CONTROL_TOPIC) -> None:
+    topic = NewTopic(name, 1, config={"cleanup.policy": "compact"})
+    try:
+        admin.create_topics([topic])[name].result(CREATE_SECONDS)
+    except KafkaException as problem:
+        if problem.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+            raise
