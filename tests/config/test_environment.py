@@ -9,7 +9,7 @@ import pytest
 
 import headrace
 from headrace.config import ConfigError
-from headrace.config.environment import bootstrap_servers, broker_settings, data_dir
+from headrace.config.environment import bootstrap_servers, broker_settings, data_dir, store_url
 
 
 def test_settings_are_read_by_prefix() -> None:
@@ -33,6 +33,11 @@ def test_the_data_folder_follows_the_environment() -> None:
 def test_the_bootstrap_address_has_a_default() -> None:
     assert bootstrap_servers({"HEADRACE_BOOTSTRAP": "a:1"}) == "a:1"
     assert bootstrap_servers({}) == "127.0.0.1:9092"
+
+
+def test_there_is_no_store_unless_one_is_named() -> None:
+    assert store_url({"HEADRACE_STORE": "sqlite:///shop.db"}) == "sqlite:///shop.db"
+    assert store_url({}) is None
 
 
 def test_no_other_module_reads_the_environment() -> None:

@@ -12,6 +12,7 @@ from headrace.config.settings import ConfigError
 SETTING_PREFIX = "HEADRACE_CONFIG_"
 BOOTSTRAP = "HEADRACE_BOOTSTRAP"
 DATA_DIR = "HEADRACE_DATA_DIR"
+STORE = "HEADRACE_STORE"
 
 _BY_VARIABLE = {
     SETTING_PREFIX + row.name.upper().replace(".", "_"): row.name for row in BROKER_ROWS
@@ -30,6 +31,11 @@ def data_dir(environ: Mapping[str, str] = os.environ) -> Path:
 def bootstrap_servers(environ: Mapping[str, str] = os.environ) -> str:
     """Address of the cluster for commands that speak to one: HEADRACE_BOOTSTRAP or loopback."""
     return environ.get(BOOTSTRAP) or "127.0.0.1:9092"
+
+
+def store_url(environ: Mapping[str, str] = os.environ) -> str | None:
+    """Database of handlers for commands that look into one: HEADRACE_STORE, or none."""
+    return environ.get(STORE) or None
 
 
 def broker_settings(environ: Mapping[str, str] = os.environ) -> dict[str, str]:

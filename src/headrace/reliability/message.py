@@ -1,0 +1,84 @@
+"""One record of a topic as handlers, retries and dead letters know it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+ID_HEADER = "headrace-id"
+CONFIRM_HEADER = "headrace-confirm"
+
+Headers = Sequence[tuple[str, bytes | None]]
+
+
+class Message:
+    """A record: `value` and `key` are the bytes on the wire; `id` tells repeats apart.
+
+    `attempt` counts from 1. Whoever hands it on must not change it.
+    """
+
+    __slots__ = (
+        "attempt", "headers", "id", "key", "offset", "partition", "timestamp_ms", "topic", "value"
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers = (),
+        timestamp_ms: int = 0,
+        id: str = "",
+        attempt: int = 1,
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+        self.key = key
+        self.value = value
+        self.headers = headers
+        self.timestamp_ms = timestamp_ms
+        self.id = id or default_id(headers, topic, partition, offset)
+        self.attempt = attempt
+
+    @classmethod
+    def from_record(cls, record: Any, attempt: int = 1) -> Message:
+        """The message of a confluent-kafka record."""
+        return cls(
+            record.topic(),
+            record.partition(),
+            record.offset(),
+            record.key(),
+            record.value(),
+            record.headers() or (),
+            record.timestamp()[1],
+            attempt=attempt,
+        )
+
+    @property
+    def source(self) -> str:
+        """TOPIC/PARTITION/OFFSET, where the record lies."""
+        return f"{self.topic}/{self.partition}/{self.offset}"
+
+    def header(self, name: str) -> bytes | None:
+        """The last header of that name, or None."""
+        return find_header(self.headers, name)
+
+    def __repr__(self) -> str:
+        return f"<Message {self.source} id={self.id!r} attempt={self.attempt}>"
+
+
+def find_header(headers: Headers, name: str) -> bytes | None:
+    """The last header of that name, as Kafka's own clients choose among repeats."""
+    for header, value in reversed(headers):
+        if header == name:
+            return value
+    return None
+
+
+def default_id(headers: Headers, topic: str, partition: int, offset: int) -> str:
+    """The header `headrace-id`, which travels with re-sends and replays, or else the place."""
+    given = find_header(headers, ID_HEADER) if headers else None
+    return given.decode("utf-8", "replace") if given else f"{topic}/{partition}/{offset}"

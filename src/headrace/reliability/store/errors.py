@@ -1,0 +1,99 @@
+"""Errors of the store: what the database's own become, once, at this boundary."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Any
+
+from sqlalchemy import exc
+
+
+class StoreError(Exception):
+    """Something is wrong with the store or its use, with a hint."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(f"{message} ({hint})" if hint else message)
+        self.message = message
+        self.hint = hint
+
+
+class StoreUnavailable(StoreError):
+    """The database cannot do it now; nothing was committed: pause, and try the same again.
+
+    One exception: a connection lost during COMMIT leaves open whether it happened. Trying the
+    same again is right in both cases, because the inbox row says which it was.
+    """
+
+
+class TransactionBroken(StoreError):
+    """The database has given up the transaction inside the `with` block; nothing was committed."""
+
+
+class Fenced(StoreError):
+    """A newer owner has taken over; what this one still wanted to write was rolled back."""
+
+
+# By SQLite's primary result code. Code 1 (SQL logic error: no such table) is the caller's own.
+_SQLITE_HINTS = {
+    sqlite3.SQLITE_BUSY: "another process holds the database; it is tried again",
+    sqlite3.SQLITE_LOCKED: "another connection holds the table; it is tried again",
+    sqlite3.SQLITE_NOMEM: "the process is out of memory",
+    sqlite3.SQLITE_READONLY: "the file or its folder is read-only: give this user write access "
+    "to both; work goes on by itself then",
+    sqlite3.SQLITE_IOERR: "the disk failed or is gone: look at the system's log",
+    sqlite3.SQLITE_CORRUPT: "the file is damaged: restore it from a copy",
+    sqlite3.SQLITE_FULL: "the disk is full: free some space; work goes on by itself then",
+    sqlite3.SQLITE_CANTOPEN: "does the folder exist, and may this user write there?",
+    sqlite3.SQLITE_PROTOCOL: "another process holds the database; it is tried again",
+    sqlite3.SQLITE_NOTADB: "the file is something other than an SQLite database",
+}
+# By SQLSTATE, whole or its class.
+_POSTGRES_HINTS = {
+    "08": "is PostgreSQL running and reachable?",
+    "25006": "the server takes no writes: is it a standby, or set read-only?",
+    "28": "check user and password in the store's URL, and pg_hba.conf",
+    "3D000": "create the database first: createdb NAME",
+    "40001": "another transaction came first; it is tried again",
+    "40P01": "two transactions waited for each other; it is tried again",
+    "53100": "the server's disk is full: free some space; work goes on by itself then",
+    "53": "the server is at a limit: see max_connections and its memory",
+    "57P": "the server is stopping or starting; it is tried again",
+    "58": "the server's disk failed: look at its log",
+}
+_UNREACHABLE_HINT = "is PostgreSQL running and reachable?"
+
+
+def unavailable(error: BaseException) -> StoreUnavailable | None:
+    """What this error is to the caller when trying again later may help, else None."""
+    if isinstance(error, StoreUnavailable):
+        return error
+    if isinstance(error, exc.TimeoutError):
+        return StoreUnavailable(
+            "no connection to the database became free",
+            "transactions stay open for too long, or too many threads share the store",
+        )
+    original: Any = error.orig if isinstance(error, exc.DBAPIError) else error
+    if isinstance(original, sqlite3.Error):
+        code = getattr(original, "sqlite_errorcode", None)
+        hint = _SQLITE_HINTS.get(code & 0xFF) if code is not None else None
+    elif type(original).__module__.partition(".")[0] == "psycopg":
+        hint = _postgres_hint(original)
+    else:
+        hint = None
+    if hint is None:
+        return None
+    # The server's message may go on with details and a position; the first line says it.
+    first_line = str(original).partition("\n")[0]
+    return StoreUnavailable(f"the store is not available: {first_line}", hint)
+
+
+def _postgres_hint(error: Any) -> str | None:
+    state = getattr(error, "sqlstate", None)
+    if state is None:
+        # Without a state it is the client's: a connection refused, lost or closed.
+        names = {kind.__name__ for kind in type(error).__mro__}
+        return _UNREACHABLE_HINT if names & {"OperationalError", "InterfaceError"} else None
+    return next(
+        (_POSTGRES_HINTS[state[:size]] for size in (5, 3, 2) if state[:size] in _POSTGRES_HINTS),
+        None,
+    )
