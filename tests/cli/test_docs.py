@@ -17,7 +17,17 @@ if TYPE_CHECKING:
     from headrace.testing import BrokerThread
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES = ("cli.md", "groups.md", "transactions.md")
+PAGES = (
+    "cli.md",
+    "dead-letters.md",
+    "groups.md",
+    "handlers.md",
+    "inbox.md",
+    "outbox.md",
+    "producers.md",
+    "retries.md",
+    "transactions.md",
+)
 TIMEOUT_SECONDS = 60
 # A command with one of these needs a shell.
 SHELL = frozenset("|<>$&;")

@@ -43,6 +43,10 @@ def test_the_example_of_the_kit_passes() -> None:
     assert "2 passed" in run_pytest("-c", "/dev/null", ROOT / "examples" / "test_with_kit.py")
 
 
+def test_the_example_of_an_application_passes() -> None:
+    assert "2 passed" in run_pytest("-c", "/dev/null", ROOT / "examples" / "test_app.py")
+
+
 def test_the_example_with_a_stock_client_reads_what_it_wrote(broker: BrokerThread) -> None:
     done = subprocess.run(
         [sys.executable, ROOT / "examples" / "produce_consume.py", broker.bootstrap],

@@ -7,7 +7,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headrace.cli import bench, consume, doctor, group, log, produce, settings, topic, txn
+from headrace.cli import (
+    bench,
+    consume,
+    dlq,
+    doctor,
+    group,
+    inbox,
+    log,
+    outbox,
+    produce,
+    producer,
+    retry,
+    running,
+    settings,
+    topic,
+    txn,
+)
 from headrace.cli.serve_options import (
     ConfigOption,
     DataDirOption,
@@ -100,10 +116,16 @@ def _serve_options(
 
 app.command()(produce.produce)
 app.command()(consume.consume)
+app.command()(running.run)
+app.add_typer(producer.app, name="producer")
 app.add_typer(topic.app, name="topic")
 app.add_typer(group.app, name="group")
 app.add_typer(txn.app, name="txn")
 app.add_typer(log.app, name="log")
+app.add_typer(inbox.app, name="inbox")
+app.add_typer(outbox.app, name="outbox")
+app.add_typer(retry.app, name="retry")
+app.add_typer(dlq.app, name="dlq")
 app.command()(settings.settings)
 app.command()(doctor.doctor)
 app.add_typer(bench.app, name="bench")

@@ -14,7 +14,7 @@ CHECKOUT = Path(__file__).parents[3]
 # The bench has its own options, and its own help.
 PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 
-app = typer.Typer(help="Compare with other brokers on this machine.", no_args_is_help=True)
+app = typer.Typer(help="Compare with other brokers and clients on this machine.", no_args_is_help=True)
 
 
 @app.command(context_settings=PASSED_ON)
@@ -27,6 +27,12 @@ def broker(context: typer.Context) -> None:
 def groups(context: typer.Context) -> None:
     """The same for rebalances, offset commits, transactions and a coordinator's start."""
     run("groups", context.args)
+
+
+@app.command(context_settings=PASSED_ON)
+def handlers(context: typer.Context) -> None:
+    """Handlers beside a loop by hand, FastStream, aiokafka and pyrallel-consumer."""
+    run("handlers", context.args)
 
 
 def run(name: str, arguments: list[str]) -> None:

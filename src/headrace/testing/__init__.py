@@ -1,4 +1,4 @@
-"""The test kit: a real broker in the test's process, fault hooks and a virtual clock."""
+"""The test kit: a real broker in the test's process, whole applications, faults, virtual time."""
 
 from __future__ import annotations
 
@@ -6,17 +6,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from headrace.testing.app_kit import RunningApp, run
     from headrace.testing.broker_thread import BrokerThread
     from headrace.testing.clock import VirtualClock
     from headrace.testing.faults import Fault, Faults
 
-__all__ = ["BrokerThread", "Fault", "Faults", "VirtualClock"]
+__all__ = ["BrokerThread", "Fault", "Faults", "RunningApp", "VirtualClock", "run"]
 
 _HOMES = {
     "BrokerThread": "headrace.testing.broker_thread",
     "Fault": "headrace.testing.faults",
     "Faults": "headrace.testing.faults",
+    "RunningApp": "headrace.testing.app_kit",
     "VirtualClock": "headrace.testing.clock",
+    "run": "headrace.testing.app_kit",
 }
 
 

@@ -6,6 +6,7 @@ import asyncio
 import concurrent.futures
 import heapq
 import itertools
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -15,6 +16,10 @@ from headrace.broker.clock import Alarm
 ADVANCE_TIMEOUT_SECONDS = 30.0
 # Work that an alarm starts may wait for something else, such as a client; then time moves on.
 SETTLE_TIMEOUT_SECONDS = 5.0
+# A thread that was woken may never wait again, but do something else.
+THREAD_TIMEOUT_SECONDS = 1.0
+# How late a thread that waits on virtual time may notice an event.
+TICK_SECONDS = 0.005
 
 
 class VirtualAlarm:
@@ -34,11 +39,20 @@ class VirtualAlarm:
             wake()
 
 
+class ThreadAlarm:
+    """A thread that waits for virtual time to pass."""
+
+    def __init__(self) -> None:
+        self.thread = threading.current_thread()
+        self.rung = threading.Event()
+
+
 class VirtualClock:
     """Wall and monotonic time that move only by `advance`, for what is slow in real life.
 
-    Drives sessions, retention and transaction timeouts. Fetch waits and rebalance delays are on
-    real time in the broker, so real clients work as ever. One clock may serve several brokers.
+    Drives sessions, retention and transaction timeouts of a broker, and the waits of threads, such
+    as those of retries. Fetch waits and rebalance delays are on real time in the broker, so real
+    clients work as ever. One clock may serve several brokers and applications.
     """
 
     def __init__(self, now_ms: int | None = None) -> None:
@@ -46,8 +60,11 @@ class VirtualClock:
         self._elapsed_ms = 0
         self._lock = threading.Lock()
         self._advancing = threading.Lock()
-        self._alarms: list[tuple[int, int, VirtualAlarm]] = []
+        self._alarms: list[tuple[int, int, VirtualAlarm | ThreadAlarm]] = []
         self._order = itertools.count()
+        # Threads that have waited on this clock and are at work now.
+        self._at_work: set[threading.Thread] = set()
+        self._asleep = threading.Condition(self._lock)
 
     def now_ms(self) -> int:
         return self._wall_at_zero_ms + self._elapsed_ms
@@ -66,18 +83,48 @@ class VirtualClock:
             heapq.heappush(self._alarms, (due_ms, next(self._order), alarm))
         return alarm
 
+    def wait(self, event: threading.Event, timeout_ms: int, *, poll_ms: int | None = None) -> bool:
+        """Block a thread until the event is set (True), `timeout_ms` of this clock have passed,
+        or `poll_ms` of real time."""
+        if timeout_ms <= 0 or event.is_set():
+            return event.is_set()
+        alarm = ThreadAlarm()
+        with self._lock:
+            due_ms = self._elapsed_ms + timeout_ms
+            entry = (due_ms, next(self._order), alarm)
+            heapq.heappush(self._alarms, entry)
+            self._at_work.discard(threading.current_thread())
+            self._asleep.notify_all()
+        end = math.inf if poll_ms is None else time.monotonic() + poll_ms / 1000
+        while not event.is_set() and not alarm.rung.wait(TICK_SECONDS) and time.monotonic() < end:
+            pass
+        with self._lock:
+            self._at_work.add(threading.current_thread())
+            if not alarm.rung.is_set():
+                self._alarms.remove(entry)
+                heapq.heapify(self._alarms)
+        return event.is_set()
+
+    def next_deadline_ms(self) -> int | None:
+        """How far off the next deadline is; None when nothing waits."""
+        with self._lock:
+            return self._alarms[0][0] - self._elapsed_ms if self._alarms else None
+
     def advance(self, ms: int) -> None:
         """Move time on, stopping at every deadline on the way.
 
-        When it returns, all that was due has been called and the tasks begun by it have ended.
-        Called from a test's thread, not from a broker's loop.
+        When it returns, all that was due has been called, the tasks begun by it have ended, and
+        the threads woken by it wait again. Called from a test's thread, not from a broker's loop.
         """
         if ms < 0:
             raise ValueError(f"time goes forward only, got {ms} ms")
         with self._advancing:
             target_ms = self._elapsed_ms + ms
+            self._settle_threads()
             while (alarm := self._next_alarm(target_ms)) is not None:
-                _ring_on_its_loop(alarm)
+                if isinstance(alarm, VirtualAlarm):
+                    _ring_on_its_loop(alarm)
+                self._settle_threads()
             with self._lock:
                 self._elapsed_ms = target_ms
 
@@ -86,13 +133,32 @@ class VirtualClock:
         with self._lock:
             self._wall_at_zero_ms += ms
 
-    def _next_alarm(self, target_ms: int) -> VirtualAlarm | None:
+    def _next_alarm(self, target_ms: int) -> VirtualAlarm | ThreadAlarm | None:
         with self._lock:
             if not self._alarms or self._alarms[0][0] > target_ms:
                 return None
             due_ms, _, alarm = heapq.heappop(self._alarms)
             self._elapsed_ms = max(self._elapsed_ms, due_ms)
+            if isinstance(alarm, ThreadAlarm):
+                self._at_work.add(alarm.thread)
+                alarm.rung.set()
             return alarm
+
+    def _settle_threads(self) -> None:
+        """Let the threads that use this clock finish what they do, until they wait again."""
+        give_up_at = time.monotonic() + THREAD_TIMEOUT_SECONDS
+        with self._asleep:
+            while busy := self._busy_threads():
+                if time.monotonic() > give_up_at:
+                    # They do something else for long; they count again once they wait again.
+                    self._at_work -= busy
+                    return
+                self._asleep.wait(TICK_SECONDS)
+
+    def _busy_threads(self) -> set[threading.Thread]:
+        here = threading.current_thread()
+        self._at_work = {thread for thread in self._at_work if thread.is_alive()}
+        return self._at_work - {here}
 
 
 def _ring_on_its_loop(alarm: VirtualAlarm) -> None:

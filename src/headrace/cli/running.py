@@ -1,0 +1,80 @@
+"""`headrace run`: the handlers of an application."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import logging
+import signal
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from headrace.cli.errors import CliError
+
+if TYPE_CHECKING:
+    from headrace.reliability.app import App
+
+
+def run(
+    target: Annotated[str, typer.Argument(help="Where the app is.", metavar="MODULE:APP")],
+    bootstrap: Annotated[
+        str | None,
+        typer.Option("--bootstrap", "-b", help="Brokers instead of those in the code."),
+    ] = None,
+    store: Annotated[
+        str | None, typer.Option("--store", help="Store URL instead of the one in the code.")
+    ] = None,
+) -> None:
+    """Run an application's handlers; Ctrl-C or SIGTERM lets them finish, commits and ends.
+
+    Start it as often as wanted: processes of the same groups share the partitions.
+    """
+    app = load_app(target)
+    if bootstrap:
+        app.bootstrap = bootstrap
+    if store:
+        app.store_url = store
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: app.request_stop())
+    from headrace.reliability.errors import HandlerError
+
+    try:
+        print(f"running {', '.join(app.handlers)} on {app.bootstrap}", flush=True)
+        app.run()
+    except HandlerError as error:
+        raise CliError(error.message, error.hint) from None
+    except Exception as error:
+        if not getattr(error, "hint", ""):
+            raise
+        raise CliError(getattr(error, "message", str(error)), error.hint) from None  # type: ignore[attr-defined]
+
+
+def load_app(target: str) -> App:
+    """The App object at MODULE:NAME, with the working directory on the path."""
+    from headrace.reliability.app import App
+
+    module_name, _, name = target.partition(":")
+    if not name:
+        raise CliError(f"{target!r} is not MODULE:APP", "headrace run shop:app", 2)
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as missing:
+        if missing.name not in (module_name, module_name.partition(".")[0]):
+            raise
+        raise CliError(
+            f"there is no module {module_name!r}", "run it from the folder of your code"
+        ) from None
+    found: Any = getattr(module, name, None)
+    if not isinstance(found, App):
+        apps = [key for key, value in vars(module).items() if isinstance(value, App)]
+        near = difflib.get_close_matches(name, apps, n=1, cutoff=0.1)
+        hint = f"did you mean {module_name}:{near[0]}?" if near else "app = App(...)"
+        raise CliError(f"{name!r} in module {module_name} is not an App", hint)
+    if not found.handlers and not found.tables:
+        raise CliError(f"{target} has no handlers", '@app.handler("orders")')
+    return found

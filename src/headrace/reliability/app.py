@@ -1,0 +1,215 @@
+"""App: one object with decorators, on which an application's handlers and tables hang."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from headrace.reliability.alarms import Alarm
+from headrace.reliability.codecs import encode
+from headrace.reliability.confirmations import Confirmer
+from headrace.reliability.errors import HandlerError
+from headrace.reliability.handlers import HandlerSpec, make_spec
+from headrace.reliability.jobs import Jobs
+from headrace.reliability.parts import Parts
+
+if TYPE_CHECKING:
+    from headrace.client.sent import Sent
+    from headrace.reliability.clock import Clock
+    from headrace.reliability.runner import Runner
+    from headrace.reliability.store import Store
+    from headrace.reliability.store.inbox import InboxPort
+    from headrace.reliability.tables import Table
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+# How late a signal is noticed.
+# As long as a producer waits for room (max.block.ms).
+LIMIT_WAIT_SECONDS = 60.0
+LOOK_SECONDS = 0.2
+
+_log = logging.getLogger("headrace.app")
+
+
+class App:
+    """Handlers of topics of one Kafka, and the store that keeps their promises.
+
+    `bootstrap` is HOST:PORT[,HOST:PORT]; `store` is a URL (`sqlite:///shop.db`,
+    `postgresql+psycopg://...`) or an open Store; `settings` are client settings by Kafka's names.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str,
+        store: str | Store | None = None,
+        *,
+        settings: Mapping[str, Any] | None = None,
+        clock: Clock | None = None,
+        inbox: InboxPort | None = None,
+    ) -> None:
+        self.bootstrap = bootstrap
+        self.store_url = store
+        self.settings = dict(settings or {})
+        self.clock = clock
+        self.inbox = inbox
+        self.handlers: dict[str, HandlerSpec] = {}
+        self.tables: dict[str, Table] = {}
+        self.error: BaseException | None = None
+        self._alarm_callbacks: list[Callable[[Alarm], None]] = []
+        self._parts: Parts | None = None
+        self._runners: list[Runner] = []
+        self._jobs: Jobs | None = None
+        self._stopped = threading.Event()
+        self._is_asked = False
+
+    def handler(self, *topics: str, **options: Any) -> Callable[[Function], Function]:
+        """Make a function the handler of topics; the options are those of `make_spec`."""
+
+        def register(function: Function) -> Function:
+            spec = make_spec(function, topics, **options)
+            if spec.name in self.handlers:
+                raise HandlerError(
+                    f"two handlers are called {spec.name!r}", 'give one of them name="..."'
+                )
+            self.handlers[spec.name] = spec
+            return function
+
+        return register
+
+    def table(self, topic: str, **options: Any) -> Table:
+        """A dictionary of a compacted topic's current state; live once the app runs."""
+        from headrace.reliability.tables import Table
+
+        table = self.tables[topic] = Table(topic, **options)
+        return table
+
+    def on_alarm(self, callback: Callable[[Alarm], None]) -> Callable[[Alarm], None]:
+        """Call a function for every alarm; also as a decorator."""
+        self._alarm_callbacks.append(callback)
+        if self._parts is not None:
+            self._parts.alarms.add(callback)
+        return callback
+
+    def send(
+        self,
+        topic: str,
+        value: object,
+        *,
+        key: bytes | str | None = None,
+        headers: Mapping[str, bytes | str] | None = None,
+    ) -> Sent:
+        """Send a message at once, outside any transaction; wait on the result to be sure.
+
+        TopicSwitchedOff if an operator has turned the topic off; a limit is waited for.
+        """
+        self.parts.switches.wait(topic, 1, LIMIT_WAIT_SECONDS)
+        return self.parts.producer.send(topic, encode(value), key=encode(key), headers=headers)
+
+    @property
+    def parts(self) -> Parts:
+        """What the handlers share; made on first use and by `start`."""
+        if self._parts is None:
+            self._parts = self._make_parts()
+        return self._parts
+
+    @property
+    def runners(self) -> list[Runner]:
+        """The runners of the handlers while the app runs."""
+        return list(self._runners)
+
+    def start(self) -> Self:
+        """Make missing tables, then start every handler and job; returns at once."""
+        from headrace.reliability.runner import Runner
+
+        if self._runners:
+            raise RuntimeError("the app is already running")
+        self._stopped.clear()
+        self._is_asked = False
+        self.error = None
+        parts = self.parts
+        try:
+            if parts.store is not None:
+                parts.store.create()
+            for table in self.tables.values():
+                table.start(parts)
+            self._runners = [Runner(spec, parts) for spec in self.handlers.values()]
+            self._jobs = Jobs(parts, self._runners)
+            self._jobs.start()
+            for runner in self._runners:
+                runner.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def stop(self) -> None:
+        """Let what runs finish, commit, leave the groups and close everything."""
+        self._stopped.set()
+        for runner in self._runners:
+            runner.stop()
+        for runner in self._runners:
+            runner.join()
+        self._runners = []
+        if self._jobs is not None:
+            self._jobs.stop()
+            self._jobs = None
+        for table in self.tables.values():
+            table.close()
+        if self._parts is not None:
+            self._parts.close()
+            self._parts = None
+
+    def run(self) -> None:
+        """Start and work until `stop` is asked for from a signal or another thread.
+
+        Raises the error of a handler that cannot go on.
+        """
+        self.start()
+        try:
+            while not self._stopped.wait(LOOK_SECONDS) and not self._is_asked:
+                pass
+        finally:
+            self.stop()
+        if self.error is not None:
+            raise self.error
+
+    def request_stop(self) -> None:
+        """Make `run` end; may be called from a signal handler."""
+        # A signal may come while this very thread holds the event's lock.
+        self._is_asked = True
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        self.stop()
+        if error is None and self.error is not None:
+            raise self.error
+
+    def _make_parts(self) -> Parts:
+        store: Any = self.store_url
+        if isinstance(store, str):
+            from headrace.reliability.store import open_store
+
+            store = open_store(store, **({"clock": self.clock} if self.clock else {}))
+        parts = Parts(
+            bootstrap=self.bootstrap,
+            given=self.settings,
+            store=store,
+            own_inbox=self.inbox,
+            on_fatal=self._on_fatal,
+        )
+        parts.confirm = lambda group, messages: Confirmer(parts.producer).confirm(group, messages)
+        if self.clock is not None:
+            parts.clock = self.clock
+        for callback in self._alarm_callbacks:
+            parts.alarms.add(callback)
+        return parts
+
+    def _on_fatal(self, error: BaseException) -> None:
+        """A handler cannot go on, so the app ends: a half that works hides a half that does not."""
+        _log.error("the app stops: %s", error, exc_info=error)
+        self.error = self.error or error
+        self._stopped.set()

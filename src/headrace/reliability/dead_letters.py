@@ -1,0 +1,214 @@
+"""Dead letters: what was given up goes to `SOURCE.dlq` and into the index, and back on request."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from headrace.reliability.fingerprints import Failure
+from headrace.reliability.message import ID_HEADER, Headers, Message
+
+if TYPE_CHECKING:
+    from headrace.client.producer import Producer
+    from headrace.reliability.alarms import Alarms
+    from headrace.reliability.clock import Clock
+    from headrace.reliability.handlers import HandlerSpec
+    from headrace.reliability.store import Store
+    from headrace.reliability.store.dead_letters import Letter
+    from headrace.reliability.store.messages import Chosen
+    from headrace.reliability.store.retries import ParkedMessage
+
+SUFFIX = ".dlq"
+TOPIC_CHARS_MAX = 249
+
+ERROR_HEADER = "headrace-error"
+FINGERPRINT_HEADER = "headrace-fingerprint"
+ATTEMPTS_HEADER = "headrace-attempts"
+SOURCE_HEADER = "headrace-source"
+HANDLER_HEADER = "headrace-handler"
+VERSION_HEADER = "headrace-version"
+TRACEBACK_HEADER = "headrace-traceback"
+# How many attempts a re-sent message has behind it.
+RESENT_HEADER = "headrace-resent"
+# Headers of a letter that mean nothing once the message is sent again.
+_OF_A_LETTER = frozenset(
+    (
+        ID_HEADER, ERROR_HEADER, FINGERPRINT_HEADER, ATTEMPTS_HEADER, SOURCE_HEADER,
+        HANDLER_HEADER, VERSION_HEADER, TRACEBACK_HEADER, RESENT_HEADER,
+    )
+)  # fmt: skip
+
+# A letter this old and not yet in its topic was left behind by a crash or an outage.
+LATE_MS = 10_000
+# A handler's worker waits no longer for the topic; the letter is safe already.
+SEND_SECONDS = 10.0
+PAGE = 500
+
+_log = logging.getLogger("headrace.dead_letters")
+
+
+def topic_of(source: str) -> str:
+    """The topic for the dead letters of a topic."""
+    return source[: TOPIC_CHARS_MAX - len(SUFFIX)] + SUFFIX
+
+
+def without_ours(headers: Headers) -> list[tuple[str, bytes | None]]:
+    """The headers that the message's own sender gave it."""
+    return [(name, value) for name, value in headers if name not in _OF_A_LETTER]
+
+
+class DeadLetters:
+    """The dead letters of one handler.
+
+    With a store, a letter is entered in the index first, in the transaction that takes it out of
+    the retry table, then sent, then marked as sent. So a message is a dead letter from one moment
+    on, whatever crashes; a letter between the steps is sent again by `send_late`, with the same
+    id. Without a store the topic is the only place, and a crash may send a letter twice.
+    """
+
+    def __init__(
+        self,
+        spec: HandlerSpec,
+        store: Store | None,
+        producer: Producer,
+        clock: Clock,
+        alarms: Alarms,
+    ) -> None:
+        self._spec = spec
+        self._store = store
+        self._producer = producer
+        self._clock = clock
+        self._alarms = alarms
+        self._next_look_ms = 0
+        self._topic_away_until_ms = 0
+
+    def bury(
+        self,
+        message: Message,
+        failure: Failure,
+        attempts: int,
+        parked: ParkedMessage | None = None,
+    ) -> None:
+        """Make it a dead letter, out of the retry table if it was there; durable on return.
+
+        A handler that wants no dead letters loses the message, with an alarm.
+        """
+        if self._store is None:
+            if self._spec.dead_letters:
+                self._send(message, failure, attempts)
+        else:
+            self._enter(self._store, message, failure, attempts, parked)
+        self._alarms.ring(
+            "dead-letter" if self._spec.dead_letters else "message-dropped",
+            f"{self._spec.name} gave up {message.source} after "
+            f"{attempts} {'attempt' if attempts == 1 else 'attempts'}: {failure.error}",
+            handler=self._spec.name,
+            id=message.id,
+            source=message.source,
+            fingerprint=failure.fingerprint,
+        )
+
+    def send_late(self) -> int:
+        """Send the letters that a crash or an outage kept from their topic; how many it were."""
+        now_ms = self._clock.monotonic_ms()
+        if self._store is None or now_ms < self._next_look_ms:
+            return 0
+        self._next_look_ms = now_ms + LATE_MS
+        before_ms = self._clock.now_ms() - LATE_MS
+        late = self._store.dead_letters.unpublished(self._spec.name, before_ms, PAGE)
+        for count, letter in enumerate(late):
+            if not self._publish(self._store, letter):
+                return count
+        return len(late)
+
+    def _enter(
+        self,
+        store: Store,
+        message: Message,
+        failure: Failure,
+        attempts: int,
+        parked: ParkedMessage | None,
+    ) -> None:
+        from headrace.reliability.store import Fenced
+        from headrace.reliability.store.dead_letters import NEW, Letter
+
+        letter = Letter(
+            self._spec.name,
+            message,
+            attempts,
+            failure,
+            self._spec.version,
+            NEW,
+            self._clock.now_ms(),
+            0,
+        )
+        with store.begin() as tx:
+            if parked is not None and not store.retries.remove(tx, parked):
+                raise Fenced(f"{message.source} has been taken over by another process")
+            if self._spec.dead_letters:
+                store.dead_letters.put(tx, letter)
+        # While the topic is away, not every letter has to find out for itself.
+        if self._spec.dead_letters and self._clock.monotonic_ms() >= self._topic_away_until_ms:
+            self._publish(store, letter)
+
+    def _publish(self, store: Store, letter: Letter) -> bool:
+        from headrace.reliability.store.dead_letters import DEAD
+
+        try:
+            self._send(letter.message, letter.failure, letter.attempts)
+            store.dead_letters.change([letter], DEAD)
+        except Exception as problem:
+            # The letter is safe in the index and is tried again; the consumer must live.
+            self._topic_away_until_ms = self._clock.monotonic_ms() + LATE_MS
+            self._alarms.ring(
+                "dead-letter-unsent",
+                f"{topic_of(letter.message.topic)} did not take {letter.message.source}: {problem}",
+                handler=self._spec.name,
+                id=letter.message.id,
+            )
+            return False
+        return True
+
+    def _send(self, message: Message, failure: Failure, attempts: int) -> None:
+        ours = {
+            ID_HEADER: message.id,
+            ERROR_HEADER: failure.error,
+            FINGERPRINT_HEADER: failure.fingerprint,
+            ATTEMPTS_HEADER: str(attempts),
+            SOURCE_HEADER: message.source,
+            HANDLER_HEADER: self._spec.name,
+            VERSION_HEADER: self._spec.version,
+            TRACEBACK_HEADER: failure.traceback,
+        }
+        headers = without_ours(message.headers)
+        headers += [(name, text.encode("utf-8", "replace")) for name, text in ours.items()]
+        self._producer.send_and_wait(
+            topic_of(message.topic),
+            message.value,
+            key=message.key,
+            headers=headers,
+            timestamp_ms=message.timestamp_ms or None,
+            timeout=SEND_SECONDS,
+        )
+
+
+def replay(store: Store, producer: Producer, chosen: Chosen) -> Iterator[Sequence[Letter]]:
+    """Send the chosen letters to their source topics again, with their ids, a page at a time.
+
+    A letter counts as replayed only once its topic has it: a crash repeats some with the same id,
+    and an inbox handles each once.
+    """
+    from headrace.reliability.store.dead_letters import REPLAYED
+
+    for page in store.dead_letters.pages(chosen, PAGE):
+        sent = [_send_back(producer, letter.message) for letter in page]
+        for wait in sent:
+            wait()
+        store.dead_letters.change(page, REPLAYED)
+        yield page
+
+
+def _send_back(producer: Producer, message: Message) -> Callable[[], object]:
+    headers = [*without_ours(message.headers), (ID_HEADER, message.id.encode("utf-8", "replace"))]
+    return producer.send(message.topic, message.value, key=message.key, headers=headers).result

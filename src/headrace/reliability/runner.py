@@ -1,0 +1,91 @@
+"""The runner: one thread per handler that keeps it going until it is stopped."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from headrace.reliability.execution import Also, Execution
+from headrace.reliability.failures import Failures
+from headrace.reliability.session import Session
+
+if TYPE_CHECKING:
+    from headrace.reliability.engine import Engine
+    from headrace.reliability.handlers import HandlerSpec
+    from headrace.reliability.message import Message
+    from headrace.reliability.parts import Parts
+
+# After an error of the brokers a new consumer is made, not sooner than this.
+RESTART_SECONDS = 1.0
+
+
+class Runner:
+    """Runs one handler until it is stopped; a failing consumer is made anew."""
+
+    def __init__(self, spec: HandlerSpec, parts: Parts) -> None:
+        self.spec = spec
+        self.failures = Failures(spec, parts.store, parts.producer, parts.clock, parts.alarms)
+        self.execution = Execution(spec, parts)
+        self.ready = threading.Event()
+        self._parts = parts
+        self._stop = threading.Event()
+        self._session: Session | None = None
+        self._thread = threading.Thread(target=self._run, name=f"{spec.name}-runner", daemon=True)
+
+    def start(self) -> None:
+        """Begin to poll in a thread of its own."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ask it to end: what runs may finish within the handler's bound, then it commits."""
+        self._stop.set()
+
+    def join(self) -> None:
+        """Wait for the end."""
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    @property
+    def engine(self) -> Engine | None:
+        """The engine of the present session, for tests and metrics."""
+        return None if self._session is None else self._session.engine
+
+    def positions(self) -> dict[tuple[str, int], int]:
+        """The next offset of each assigned partition, -1 before the first record."""
+        tracks = {} if self._session is None else dict(self._session.assignment.tracks)
+        return {place: track.progress.next_offset for place, track in tracks.items()}
+
+    @property
+    def partitions(self) -> int:
+        """How many partitions it has now."""
+        return 0 if self._session is None else len(self._session.assignment.tracks)
+
+    def execute_one(self, message: Message, also: Also) -> None:
+        """Run a message that comes from the retry table; see Execution."""
+        session = self._session
+        if self.spec.once == "transaction" and session is not None:
+            assert session.transactions is not None
+            session.transactions.run([message], {})
+            with self._parts.need_store("a retry").begin() as tx:
+                also(tx)
+        else:
+            self.execution.execute_one(message, also)
+
+    def _run(self) -> None:
+        from confluent_kafka import KafkaException
+
+        while not self._stop.is_set():
+            try:
+                self._session = Session(
+                    self.execution, self.failures, self._parts, self._stop, self.ready
+                )
+                self._session.run()
+            except KafkaException as error:
+                name = self.spec.name
+                self._parts.alarms.ring(
+                    "consumer-restarts", f"{name} starts again: {error}", handler=name
+                )
+                self._stop.wait(RESTART_SECONDS)
+            except BaseException as error:
+                self._parts.on_fatal(error)
+                return

@@ -1,0 +1,89 @@
+"""The topics of a test's broker: made, measured and read to their end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+
+from headrace.reliability.message import Message
+
+TIMEOUT_SECONDS = 30.0
+
+Place = tuple[str, int]
+
+
+class Topics:
+    """Looks at topics from outside the application."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._config = {"bootstrap.servers": bootstrap, "log_level": 0}
+        self._admin = AdminClient(self._config)
+
+    def create(
+        self,
+        names: Iterable[str],
+        config: Mapping[str, str] | None = None,
+        partitions: int = -1,
+    ) -> None:
+        """Make topics that are not there, with as many partitions as the broker gives by itself."""
+        new = [
+            NewTopic(name, partitions, -1, config=dict(config or {}))
+            for name in names
+            # One that begins with ^ is a pattern.
+            if not name.startswith("^")
+        ]
+        if not new:
+            return
+        for future in self._admin.create_topics(new).values():
+            try:
+                future.result(TIMEOUT_SECONDS)
+            except KafkaException as problem:
+                if problem.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                    raise
+
+    def partitions(self, topic: str) -> list[int]:
+        """The partitions of a topic; none if there is no such topic."""
+        found = self._admin.list_topics(timeout=TIMEOUT_SECONDS).topics.get(topic)
+        return [] if found is None else sorted(found.partitions)
+
+    def ends(self, places: Iterable[Place]) -> dict[Place, int]:
+        """The offset after the last record of partitions."""
+        asked = {TopicPartition(*place): OffsetSpec.latest() for place in places}
+        if not asked:
+            return {}
+        found = self._admin.list_offsets(asked)
+        return {
+            (place.topic, place.partition): future.result(TIMEOUT_SECONDS).offset
+            for place, future in found.items()
+        }
+
+    def read(self, topic: str) -> list[Message]:
+        """All records of a topic, partition by partition."""
+        unread = set(self.partitions(topic))
+        consumer = Consumer(
+            {
+                **self._config,
+                "group.id": "headrace-testing",
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+            }
+        )
+        messages: list[Message] = []
+        try:
+            consumer.assign([TopicPartition(topic, part, OFFSET_BEGINNING) for part in unread])
+            while unread:
+                record = consumer.poll(TIMEOUT_SECONDS)
+                if record is None:
+                    raise TimeoutError(f"{topic} was not read within {TIMEOUT_SECONDS:g} s")
+                error = record.error()
+                if error is None:
+                    messages.append(Message.from_record(record))
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    unread.discard(record.partition())
+                else:
+                    raise KafkaException(error)
+        finally:
+            consumer.close()
+        return sorted(messages, key=lambda message: (message.partition, message.offset))
