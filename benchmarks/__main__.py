@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import broker, groups
+from benchmarks import broker, groups, handlers
+from benchmarks.bench import Bench
+from benchmarks.handlers import HandlersBench
 
-BENCHES = {bench.name: bench for bench in (broker.BENCH, groups.BENCH)}
+BENCHES: dict[str, Bench | HandlersBench] = {
+    bench.name: bench for bench in (broker.BENCH, groups.BENCH, handlers.BENCH)
+}
 
 if __name__ == "__main__":
     if len(sys.argv) < 2 or sys.argv[1] not in BENCHES:

@@ -14,7 +14,7 @@ CHECKOUT = Path(__file__).parents[3]
 # The bench has its own options, and its own help.
 PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 
-app = typer.Typer(help="Compare with other brokers and clients on this machine.", no_args_is_help=True)
+app = typer.Typer(help="Compare with brokers and clients on this machine.", no_args_is_help=True)
 
 
 @app.command(context_settings=PASSED_ON)

@@ -1,0 +1,44 @@
+"""A process of the shop, that is killed or kills itself."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.faults.nursery import Nursery
+
+NOTE = "died-at"
+
+
+class ShopProcess:
+    """`headrace run tests.faults.shop:app`, or another command of the shop."""
+
+    def __init__(self, nursery: Nursery, folder: Path, arguments: Sequence[str]):
+        self.note = folder / NOTE
+        self.note.unlink(missing_ok=True)
+        self._log = folder / "app.log"
+        self._child = nursery.start(folder, arguments, self._log)
+
+    def kill(self) -> None:
+        self._child.signal(signal.SIGKILL)
+        self._child.wait()
+
+    def stop(self) -> int:
+        """SIGTERM, and the exit status."""
+        self._child.signal(signal.SIGTERM)
+        return self._child.wait()
+
+    def wait_died(self, step: str) -> None:
+        """Wait until the process has killed itself at a step."""
+        try:
+            status = self._child.wait()
+        except TimeoutError:
+            raise AssertionError(f"it did not die at {step}: {self.complaint()}") from None
+        died_at = self.note.read_text() if self.note.exists() else "nowhere"
+        assert status == -signal.SIGKILL, self.complaint()
+        assert died_at == step, f"it died at {died_at}, not at {step}"
+
+    def complaint(self) -> str:
+        """The last words of the process."""
+        return self._log.read_text()[-3000:] if self._log.exists() else ""

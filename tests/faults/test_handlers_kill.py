@@ -1,0 +1,151 @@
+"""kill -9 of an app at every step between 'received' and 'committed': nothing lost or repeated."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from tests.apache_kafka import QUICK_JVM, ApacheKafka
+from tests.faults.nursery import Nursery
+from tests.faults.processes import BrokerProcess
+from tests.faults.shop_world import BROKER_SETTINGS, ShopWorld
+from tests.faults.steps import HANDLER_STEPS, RELAYED, Fault, Step
+from tests.postgres import Postgres, programs
+
+ORDERS_PER_KILL = 60
+FLAKY, POISON = 0.15, 0.1
+
+# 240 kills and 1.2 M orders.
+LONG_ROUNDS = 8
+LONG_ORDERS_PER_KILL = 5_000
+LONG_FLAKY, LONG_POISON = 0.004, 0.002
+LONG_KEYS = 1_000
+
+
+needs_postgres = pytest.mark.skipif(
+    programs() is None, reason="PostgreSQL is not installed: apt-get install postgresql"
+)
+
+
+@pytest.fixture(scope="module")
+def nursery() -> Iterator[Nursery]:
+    with Nursery() as nursery:
+        yield nursery
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
+    with BrokerProcess(tmp_path / "data", settings=BROKER_SETTINGS) as broker:
+        yield broker
+
+
+def test_every_step_is_a_function_of_the_layer() -> None:
+    for step in HANDLER_STEPS:
+        if step.target:
+            step.resolve()
+    assert len({step.name for step in HANDLER_STEPS}) == len(HANDLER_STEPS)
+
+
+def kill_at_every_step(
+    world: ShopWorld,
+    steps: Sequence[Step] = HANDLER_STEPS,
+    orders_per_kill: int = ORDERS_PER_KILL,
+    flaky: float = FLAKY,
+    poison: float = POISON,
+) -> None:
+    """Let process after process die, each at the next step; then look at what the last one does."""
+    for step in world.chance.sample(steps, len(steps)):
+        # The relay may do all it has in one turn.
+        nth = 1 if step in RELAYED else world.chance.randint(1, 3)
+        app = world.start([Fault(step.name, nth)])
+        # Enough of each fate that every step is passed.
+        world.order(orders_per_kill, flaky=flaky, poison=poison)
+        app.wait_died(step.name)
+        world.kills += 1
+    app = world.start()
+    assert world.finish(), app.complaint()
+    assert world.anomalies() == []
+    assert world.kills == len(steps)
+    assert app.stop() == 0
+
+
+@pytest.mark.timeout(300)
+def test_an_app_killed_at_every_step_loses_and_repeats_nothing(
+    tmp_path: Path, nursery: Nursery, broker: BrokerProcess
+) -> None:
+    with ShopWorld(tmp_path, nursery, broker.bootstrap, f"sqlite:///{tmp_path}/shop.db") as world:
+        kill_at_every_step(world)
+
+
+@needs_postgres
+@pytest.mark.timeout(300)
+def test_on_apache_kafka_and_postgresql_too(tmp_path: Path, nursery: Nursery) -> None:
+    settings = dict(setting.split("=") for setting in BROKER_SETTINGS)
+    with (
+        ApacheKafka(settings=settings, heap="256m", jvm=QUICK_JVM) as kafka,
+        Postgres() as postgres,
+        ShopWorld(tmp_path, nursery, kafka.bootstrap, postgres.database()) as world,
+    ):
+        # Every fifth, in the test command; the long form has them all.
+        kill_at_every_step(world, HANDLER_STEPS[::5])
+
+
+@pytest.mark.timeout(300)
+def test_a_relay_of_its_own_is_killed_at_every_step(
+    tmp_path: Path, nursery: Nursery, broker: BrokerProcess
+) -> None:
+    with ShopWorld(tmp_path, nursery, broker.bootstrap, f"sqlite:///{tmp_path}/shop.db") as world:
+        for number, step in enumerate(RELAYED):
+            relay = world.start_relay([Fault(step.name)])
+            if number == 0:
+                app = world.start()
+            world.order(ORDERS_PER_KILL)
+            relay.wait_died(step.name)
+        relay = world.start_relay()
+        assert world.finish(), app.complaint() + relay.complaint()
+        assert world.anomalies() == []
+        assert relay.stop() == 0
+
+
+@pytest.mark.timeout(300)
+def test_a_process_takes_over_from_one_that_was_killed(
+    tmp_path: Path, nursery: Nursery, broker: BrokerProcess
+) -> None:
+    """Two processes share the groups; the dead one's partitions, lanes and leases move."""
+    chance = random.Random(2)
+    with ShopWorld(tmp_path, nursery, broker.bootstrap, f"sqlite:///{tmp_path}/shop.db") as world:
+        first = world.start(instance="one")
+        second = world.start(instance="two")
+        world.order(300, flaky=0.1)
+        chance.choice([first, second]).kill()
+        world.order(300, flaky=0.1)
+        assert world.finish(), first.complaint() + second.complaint()
+        assert world.anomalies() == []
+
+
+@pytest.mark.long
+@pytest.mark.timeout(4 * 3600)
+@pytest.mark.parametrize("seed", range(LONG_ROUNDS))
+def test_many_kills_and_many_messages(
+    tmp_path: Path, nursery: Nursery, broker: BrokerProcess, seed: int
+) -> None:
+    url = f"sqlite:///{tmp_path}/shop.db"
+    with ShopWorld(tmp_path, nursery, broker.bootstrap, url, seed=seed, keys=LONG_KEYS) as world:
+        kill_at_every_step(world, HANDLER_STEPS, LONG_ORDERS_PER_KILL, LONG_FLAKY, LONG_POISON)
+        assert world.kills * LONG_ROUNDS >= 200
+        assert world.sent * LONG_ROUNDS >= 1_000_000
+
+
+@needs_postgres
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+def test_every_step_on_apache_kafka_and_postgresql(tmp_path: Path, nursery: Nursery) -> None:
+    settings = dict(setting.split("=") for setting in BROKER_SETTINGS)
+    with (
+        ApacheKafka(settings=settings) as kafka,
+        Postgres() as postgres,
+        ShopWorld(tmp_path, nursery, kafka.bootstrap, postgres.database()) as world,
+    ):
+        kill_at_every_step(world)

@@ -1,0 +1,78 @@
+"""A layer that is broken in one way: the same worlds and the same checker must notice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from tests.faults.mutants import MUTANTS
+from tests.faults.nursery import Nursery
+from tests.faults.processes import BrokerProcess
+from tests.faults.shop_world import BROKER_SETTINGS, ShopWorld
+from tests.faults.steps import Fault
+
+STILL_SECONDS = 4.0
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is found wrong, the fault that shows it if it takes one, and orders that it takes."""
+
+    anomaly: str
+    fault: Fault | None = None
+    orders: int = 60
+    flaky: float = 0.2
+    poison: float = 0.1
+    others: str = "ok"
+
+
+CAUGHT = {
+    "no_claim": Case("dup-effect", Fault("store committed", nth=3)),
+    "claim_apart": Case("lost-retry"),
+    # Slow ones, so that some are not done when the first offsets are committed.
+    "commit_ahead": Case("unhandled", Fault("offsets committed"), 100, 0.0, 0.0, "slow"),
+    "drop_parked": Case("lost-retry"),
+    "forget_keys": Case("lane-reorder", None, 200, 0.3),
+    "dead_at_once": Case("dlq-early"),
+    "letters_unsent": Case("dlq-loss"),
+    "letters_unindexed": Case("dlq-loss"),
+    "remove_first": Case("lost-retry"),
+    "marked_unsent": Case("unhandled"),
+}
+
+
+@pytest.fixture(scope="module")
+def nursery() -> Iterator[Nursery]:
+    with Nursery() as nursery:
+        yield nursery
+
+
+@pytest.fixture(scope="module")
+def broker_of_all(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    folder = tmp_path_factory.mktemp("mutants")
+    with BrokerProcess(folder / "data", settings=BROKER_SETTINGS) as broker:
+        yield broker
+
+
+def test_every_mutant_is_tried() -> None:
+    assert set(CAUGHT) == set(MUTANTS)
+
+
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_a_mutant_is_caught(
+    tmp_path: Path, nursery: Nursery, broker_of_all: BrokerProcess, mutant: str
+) -> None:
+    case = CAUGHT[mutant]
+    url = f"sqlite:///{tmp_path}/shop.db"
+    bootstrap = broker_of_all.bootstrap
+    with ShopWorld(tmp_path, nursery, bootstrap, url, prefix=f"{mutant}-") as world:
+        world.order(case.orders, flaky=case.flaky, poison=case.poison, others=case.others)
+        app = world.start([case.fault] if case.fault else [], mutant=mutant)
+        if case.fault:
+            app.wait_died(case.fault.step)
+            app = world.start(mutant=mutant)
+        world.finish(still_seconds=STILL_SECONDS)
+        found = {anomaly.name for anomaly in world.anomalies()}
+        assert case.anomaly in found, app.complaint()
