@@ -74,7 +74,7 @@ class GroupShard(Shard[Change]):
         """Whether a commit of this form, now, would be stored as it is."""
         if self._open:
             self.write_open()  # a transaction's offsets may be among them
-        if HEADER_BYTES + form.size > self.partition.log.config.max_message_bytes:
+        if HEADER_BYTES + form.size > self._batch_bytes_max:
             return False  # it takes more than one batch
         now_ms = self.node.clock.monotonic_ms()
         return self.coordinator.commits.takes(form, api_version, now_ms)
@@ -89,12 +89,16 @@ class GroupShard(Shard[Change]):
         """Do the same for a commit that has the form of another, and that `takes` has let in."""
         if not self._repeated:
             self.node.loop.call_soon(self.write_open)
-        size_max = self.partition.log.config.max_message_bytes
-        if not self._repeated or not self._repeated[-1][0].takes(form, size_max):
+        if not self._repeated or not self._repeated[-1][0].takes(form, self._batch_bytes_max):
             self._repeated.append((SharedBatch(self.node.clock.now_ms()), []))
         batch, landings = self._repeated[-1]
         batch.add(form, offsets, epochs)
         landings.append(landing)
+
+    @property
+    def _batch_bytes_max(self) -> int:
+        config = self.partition.log.config
+        return min(config.max_message_bytes, config.segment_bytes)
 
     def write_open(self) -> None:
         if self._repeated:
@@ -104,13 +108,14 @@ class GroupShard(Shard[Change]):
     def _append_repeated(self) -> None:
         batches, self._repeated = self._repeated, []
         stored: list[Landing] = []
+        refused: list[tuple[list[Landing], ErrorCode]] = []
         for batch, landings in batches:
             now_ms = batch.now_ms
             try:
                 info = self.partition.append(memoryview(batch.build()), now_ms, keys_checked=True)
             except KafkaError as error:
                 log.warning("%s of %s: %s", self.holds, self.name, error)
-                land(landings, error.code)
+                refused.append((landings, error.code))
                 continue
             for form, offsets, epochs in batch.commits:
                 self.coordinator.replay_repeated(form, offsets, epochs, now_ms)
@@ -118,6 +123,9 @@ class GroupShard(Shard[Change]):
             stored += landings
         # All at once: a sync that began with the first of them would not cover the others.
         self.when_durable(partial(land, stored))
+        # Last, as an answer may let the next commit in, which must not come before these.
+        for landings, code in refused:
+            land(landings, code)
 
     def end_transaction(self, marker: bytearray, producer_id: int, committed: bool) -> int:
         """Append a marker and let the offsets it decides count, or vanish; the offset behind it.

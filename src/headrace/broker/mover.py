@@ -72,6 +72,11 @@ class Mover:
                     begun[place] = move
             except KafkaError as error:
                 answers[place] = error.code
+        try:
+            # What was called off must not begin again after a crash.
+            await self._node.run_read(self._node.logs.sync_deletions)
+        except OSError as error:
+            log.warning("a move that was called off may begin again after a crash: %s", error)
         failed = await self._make_folders(list(begun.values()))
         for place, move in begun.items():
             if move in failed:
@@ -151,11 +156,17 @@ class Mover:
         try:
             if not await self._copy(move):
                 return
-        except OSError as error:
+        except Exception as error:
             if not move.is_cancelled:
-                log.error("%s stays where it is, it cannot be moved to %s: %s", name, target, error)
+                log.error(
+                    "%s stays where it is, it cannot be moved to %s: %s",
+                    name, target, error, exc_info=not isinstance(error, OSError),
+                )  # fmt: skip
                 self._moves.cancel(move)
             return
+        finally:
+            if not move.has_swapped:
+                move.close()
         await self._confirm(move)
         if move.has_arrived:
             try:

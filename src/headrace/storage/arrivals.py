@@ -141,6 +141,8 @@ class Settlement:
         for folder in stale:
             if folder is not chosen:
                 self._remove(place, folder, chosen.path)
+                if folder.number > chosen.number:  # it was not whole: the move begins again
+                    self.wanted.append((place, folder.log_dir))
         self._found[place] = [chosen]
         if chosen.note is not None and self._all_here:
             remove_note(self._fs, chosen.path)

@@ -23,6 +23,9 @@ class Arrival(Protocol):
     def confirm(self) -> None:
         """Make durable that this folder is the log; on the flush's thread. Raises OSError."""
 
+    def doubt(self) -> None:
+        """Take back that the folder is the log in this run of the machine: a sync of it failed."""
+
     def complete(self) -> None:
         """Let go of the old folder; on the thread of the logs."""
 
@@ -44,6 +47,7 @@ class Flush:
         "end_offset",
         "error",
         "files",
+        "folder",
         "folders",
         "log",
         "postponed",
@@ -58,6 +62,7 @@ class Flush:
         arrival: Arrival | None = None,
     ) -> None:
         self.log = log
+        self.folder = log.dir
         self.arrival = arrival
         # Each with the number of its listing in Unsynced.
         self.files = files
@@ -93,6 +98,8 @@ class Flush:
                 self.postponed = error
             else:
                 self.error = error
+                if self.arrival is not None:
+                    self.arrival.doubt()
 
     def cancel(self, end_offset: int) -> None:
         """Save nothing from now on, and speak only of what is below end_offset.
@@ -234,6 +241,9 @@ class Unsynced:
     def complete_flush(self, log: Log, flush: Flush) -> None:
         if flush is self._flush:
             self._flush = None
+        if flush.error is not None and flush.folder != log.dir:
+            # The disk that the log has left has failed; the next flush speaks of the new one.
+            flush.postponed, flush.error = flush.error, None
         if flush.error is not None:
             log.offline = log.offline or flush.error
         elif flush.succeeded:

@@ -60,6 +60,7 @@ class LogManager:
         self.moves = Moves(self)
         self._deleted: list[DoomedFolder] = []
         self._renamed: set[LogDir] = set()  # with deletions that are not durable
+        self._syncing = threading.Lock()
         # Guards the checkpoint files; counts truncations, which outdate a checkpoint under way.
         self._saving = threading.Lock()
         self._truncations = 0
@@ -263,13 +264,14 @@ class LogManager:
 
     def sync_deletions(self) -> None:
         """Make all deletions durable; may be called on any thread. Raises OSError."""
-        while self._renamed:
-            log_dir = self._renamed.pop()
-            try:
-                self.fs.sync_dir(log_dir.path)
-            except OSError:
-                self._renamed.add(log_dir)
-                raise
+        with self._syncing:  # or a second caller would return before the first has synced
+            while self._renamed:
+                log_dir = self._renamed.pop()
+                try:
+                    self.fs.sync_dir(log_dir.path)
+                except OSError:
+                    self._renamed.add(log_dir)
+                    raise
 
     def dir_of(self, log: Log) -> LogDir:
         return self._dir_of[log]

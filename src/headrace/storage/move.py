@@ -20,6 +20,7 @@ not got its final name is never the log.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -44,6 +45,8 @@ TAIL_BYTES_MAX = 1 << 20
 _LEFT_BEHIND = (names.TEMPORARY, names.DELETED, names.CLEANED, names.SWAP, names.ARRIVED, PLAN)
 
 Turn = Callable[[], None]
+
+_log = logging.getLogger(__name__)
 
 
 class Move:
@@ -200,10 +203,23 @@ class Move:
             segment.moved(final)
         log.go_on_in(final, segments, point.offset, self)
 
+    def close(self) -> None:
+        """Let go of the copies of a move that has come to nothing; no turn is under way."""
+        for copy in self._copies.values():
+            copy.close()
+
     def confirm(self) -> None:
         """Say durably that the new folder is whole; all in it is synced by now. Raises OSError."""
         note = Note(self._number)
         self._fs.write_atomic(os.path.join(self.folder, names.ARRIVED), note.encode())
+
+    def doubt(self) -> None:
+        """Let the old folder be the log after a restart: what a failed sync dropped is there."""
+        try:
+            path = os.path.join(self.folder, names.ARRIVED)
+            self._fs.write(path, Note(self._number, "").encode())
+        except OSError as error:
+            _log.error("%s may be taken for the log though its sync failed: %s", self.folder, error)
 
     def complete(self) -> None:
         """Let go of the old folder."""

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 
+from headrace.storage import names
 from headrace.storage.files import File, FileSystem
 from headrace.storage.segment import Segment
+from headrace.storage.sparse_index import CorruptIndex
 
 TURN_BYTES = 4 << 20
 """What is copied and synced at a time: some milliseconds of a thread."""
 _CHUNK_BYTES = 1 << 20
+# What a scan can build again.
+_SCANNED = (names.OFFSET_INDEX, names.TIME_INDEX)
 
 
 class SourceChanged(OSError):
@@ -103,9 +107,20 @@ class SegmentCopy:
             if self._fs.exists(path := os.path.join(self._folder, name)):
                 sizes[name] = self._fs.size(path)
         base_offset, created_ms = self.original.base_offset, self.original.created_ms
-        segment = Segment.open(self._fs, self._folder, base_offset, sizes, created_ms)
+        try:
+            segment = Segment.open(self._fs, self._folder, base_offset, sizes, created_ms)
+        except CorruptIndex:
+            # As recovery does: reads scan where they have no index, and the next start builds it.
+            left = {name: sizes[name] for name in sizes if not name.endswith(_SCANNED)}
+            segment = Segment.open(self._fs, self._folder, base_offset, left, created_ms)
+            segment.index_damaged = True
         segment.take_after(self.original)
         return segment
+
+    def close(self) -> None:
+        """Let go of a copy that is not wanted any more; it is removed with its folder."""
+        if self._file is not None and self.segment is None:
+            self._file.close()
 
     def remove(self) -> None:
         """Remove what was copied. Raises OSError."""

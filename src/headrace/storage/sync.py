@@ -36,15 +36,20 @@ class Threads:
 
     def submit(self, function: Callable[..., object], *args: Any) -> None:
         """Call a function on a thread; what it has to say it posts itself."""
+        self._jobs.put((function, args))
         started = len(self._threads)
         if started < self._threads_max:
             # A process that ends without a shutdown must not wait for them for ever.
             thread = threading.Thread(
                 target=self._work, name=f"headrace-sync-{started}", daemon=True
             )
-            self._threads.append(thread)
-            thread.start()
-        self._jobs.put((function, args))
+            try:
+                thread.start()
+            except RuntimeError:  # the system gives no more threads; those there are will do it
+                if not started:
+                    raise
+            else:
+                self._threads.append(thread)
 
     def shutdown(self) -> None:
         """Wait until all is done that was asked for."""
@@ -96,6 +101,8 @@ class Syncer:
         self._pool.shutdown()
 
     def _start(self, log: Log, callbacks: list[Callback]) -> None:
+        if self._closing.is_set():
+            return  # nobody is left to be told
         flush = log.begin_flush() if log.offline is None else None
         if flush is None:
             for callback in callbacks:
