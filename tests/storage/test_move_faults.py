@@ -131,6 +131,8 @@ def test_move_that_was_called_off_gives_its_space_back(tmp_path: Path) -> None:
     turn()
     manager.moves.cancel(move)
     move.close()
-    manager.begin_purge(NOW_MS + 10**9).run()
+    purge = manager.begin_purge(NOW_MS + 10**9)
+    assert purge is not None
+    purge.run()
     still_open = [file.path for file in fs._open_files if "future" in file.path]
     assert still_open == []
