@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +13,7 @@ from tests.reliability.endings import ends_with
 from tests.reliability.moments import Moments
 
 from headrace.reliability.store import Store, open_store
-from headrace.reliability.store.outbox import OutboxRow
+from headrace.reliability.store.outbox import OutboxRow, Overdue
 
 FIVE_MINUTES_MS = 300_000
 MEGABYTE = 1_000_000
@@ -199,6 +201,54 @@ def test_what_is_overdue_is_sent_again_and_then_given_up(store: Store, clock: Mo
     # Late, but good news all the same.
     assert store.outbox.confirm([(id, "b")]) == 1
     assert (state(store, id), row(store, id).error) == ("confirmed", None)
+
+
+@pytest.mark.parametrize("sends_max", [10, 1])
+def test_a_confirmation_that_is_just_being_committed_is_not_overwritten(
+    new_database: Callable[[str], str], clock: Moments, sends_max: int
+) -> None:
+    # In SQLite writers follow one another, so the question does not arise.
+    with closing(open_store(new_database("postgres"), clock=clock)) as store:
+        store.create()
+        id = send(store, "a")
+        relay(store)
+        clock.pass_ms(FIVE_MINUTES_MS)
+
+        def overdue() -> Overdue:
+            with store.begin() as tx:
+                return store.outbox.look_for_overdue(tx, sends_max, 10)
+
+        with ThreadPoolExecutor(1) as other:
+            with store.begin() as tx:
+                tx.execute("UPDATE headrace_outbox SET state = 'confirmed', due_ms = NULL")
+                looking = other.submit(overdue)
+                while not is_waited_for(store):
+                    assert not looking.done()
+            assert looking.result() == (0, [])
+        assert state(store, id) == "confirmed"
+
+
+def test_what_a_person_just_has_sent_again_is_not_cleaned_away(
+    new_database: Callable[[str], str], clock: Moments
+) -> None:
+    with closing(open_store(new_database("postgres"), clock=clock)) as store:
+        store.create()
+        id = send(store)
+        relay(store)
+        with ThreadPoolExecutor(1) as other:
+            with store.begin() as tx:
+                tx.execute("UPDATE headrace_outbox SET state = 'pending', done_ms = NULL")
+                cleaning = other.submit(store.outbox.clean, clock.now_ms() + 1)
+                while not is_waited_for(store):
+                    assert not cleaning.done()
+            assert cleaning.result() == 0
+        assert state(store, id) == "pending"
+
+
+def is_waited_for(store: Store) -> bool:
+    """Whether a transaction waits for another's row, in PostgreSQL."""
+    with store.begin() as tx:
+        return bool(tx.execute("SELECT count(*) FROM pg_locks WHERE NOT granted").scalar_one())
 
 
 def test_what_is_refused_fails_and_what_is_held_stays(store: Store) -> None:

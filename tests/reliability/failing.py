@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from headrace.client.errors import RecordTooLarge
 from headrace.reliability.alarms import Alarm, Alarms
 from headrace.reliability.execution import Also
 from headrace.reliability.failures import Failures
@@ -42,6 +43,7 @@ class Topics:
 
     sent: list[Sent] = field(default_factory=list)
     refusals: list[BaseException] = field(default_factory=list)
+    bytes_max: int = 1_000_000
 
     def send_and_wait(
         self,
@@ -55,6 +57,9 @@ class Topics:
     ) -> None:
         if self.refusals:
             raise self.refusals.pop()
+        parts = [value, key, *(part for _, part in headers)]
+        if sum(len(part) for part in parts if part is not None) > self.bytes_max:
+            raise RecordTooLarge(f"a record of {topic} is too large")
         self.sent.append(Sent(topic, value, key, dict(headers)))
 
     def of(self, topic: str) -> list[Sent]:
@@ -75,6 +80,15 @@ def spec_of(order: str = "key", retry: Retry | None = None, **options: Any) -> H
         raise AssertionError("the stage runs something else")
 
     return make_spec(bill, [TOPIC], name="bill", order=order, retry=retry, **options)
+
+
+class Mortal(Failures):
+    """Failures of a process that can die: a dead one puts nothing away, whatever is caught."""
+
+    def failed_again(self, parked: ParkedMessage, error: BaseException) -> None:
+        if isinstance(error, Crash):
+            raise error
+        super().failed_again(parked, error)
 
 
 class Process:
@@ -98,7 +112,7 @@ class Process:
         alarms = Alarms()
         alarms.add(self.rung.append)
         producer: Any = topics
-        self.failures = Failures(spec, store, producer, clock, alarms, chance=lambda: 0.0)
+        self.failures = Mortal(spec, store, producer, clock, alarms, chance=lambda: 0.0)
         self.execute = self.execute_in_one if is_transactional else self.execute_apart
         self.job = RetryJob(spec.name, store, self.failures, clock, self.execute)
         self.failures.assigned(TOPIC, [0])

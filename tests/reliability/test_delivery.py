@@ -51,6 +51,29 @@ def test_at_most_once_commits_before_it_runs(pair: Pair) -> None:
     assert committed_at_start[0] >= 1
 
 
+@pytest.mark.parametrize("batch", [0, 30])
+def test_a_clean_stop_runs_what_was_committed_before(pair: Pair, batch: int) -> None:
+    topic = pair.topic("orders")
+    send(pair.bootstrap, topic, [b"%d" % n for n in range(400)])
+    app = App(pair.bootstrap)
+    seen: list[int] = []
+    tick = threading.Event()
+
+    def each(number: int) -> None:
+        tick.wait(0.001)
+        seen.append(number)
+
+    def many(numbers: list[int]) -> None:
+        tick.wait(0.001)
+        seen.extend(numbers)
+
+    work = many if batch else each
+    app.handler(topic, group="g", delivery="at_most_once", batch=batch)(work)
+    with app:
+        wait_until(lambda: seen, "it has begun")
+    assert seen == list(range(committed(pair.bootstrap, "g", topic)))
+
+
 def test_at_least_once_repeats_what_was_not_committed(pair: Pair) -> None:
     topic = pair.topic("orders")
     send(pair.bootstrap, topic, [b"%d" % n for n in range(10)])

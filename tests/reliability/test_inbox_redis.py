@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from tests.redis_server import RedisServer
@@ -73,6 +74,19 @@ def test_what_another_process_has_in_hand_is_neither_skipped_nor_run(inbox: Make
     # A release is for one's own only.
     other.release("billing", ["a"])
     assert mine.find("billing", "a") == "in hand"
+
+
+def test_what_another_thread_has_in_hand_is_neither_skipped_nor_run(inbox: Make) -> None:
+    mine = inbox()
+    with ThreadPoolExecutor(1) as another:
+        assert another.submit(claim, mine, "a").result() == {"a"}
+        with pytest.raises(StoreUnavailable, match="or thread"):
+            claim(mine, "b", "a")
+        # What did not get it lets go of it all the same.
+        mine.release("billing", ["b", "a"])
+        assert mine.find("billing", "a") == "in hand"
+        another.submit(mine.release, "billing", ["a"]).result()
+    assert claim(mine, "a") == {"a"}
 
 
 def test_what_a_dead_process_had_in_hand_is_new_when_its_lease_ends(inbox: Make) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -11,8 +12,10 @@ from hypothesis import strategies as st
 from tests.reliability.running import committed, send, wait_until
 from tests.stores import Pair
 
-from headrace.reliability import Alarm, App
+from headrace.reliability import Alarm, App, assignment, runner
 from headrace.reliability.pressure import Gate, Limits, Load, Place
+from headrace.reliability.store import StoreUnavailable
+from headrace.reliability.store.spill import Spill
 
 
 def loads(*messages: int) -> dict[Place, Load]:
@@ -57,6 +60,14 @@ def test_a_partition_stuck_behind_an_unfinished_message_rests() -> None:
     assert plan.pause == {("t", 0)}
     assert plan.room == 100
     assert gate.plan(loads(1, 1), 1 << 40, 60).resume == {("t", 0)}
+
+
+def test_when_all_rest_it_says_so_that_somebody_polls() -> None:
+    gate = Gate(Limits(4, 10_000, grace_ms=50), strict=True)
+    assert not gate.plan(loads(2, 2), 1 << 40, 0).all_rest
+    plan = gate.plan(loads(2, 2), 1 << 40, 50)
+    assert (plan.all_rest, plan.room) == (True, 0)
+    assert not gate.plan(loads(1, 2), 1 << 40, 60).all_rest
 
 
 def test_slow_start_opens_the_buffer_by_and_by() -> None:
@@ -153,6 +164,41 @@ def test_what_finds_no_room_is_spilled_with_an_alarm_and_comes_back(pair: Pair) 
         wait_until(lambda: store.spill.count("g.work") == 0, "the spill is empty")
         wait_until(lambda: committed(pair.bootstrap, "g", topic) == 600)
     assert sorted(seen) == list(range(600))
+
+
+def test_a_store_that_is_away_holds_up_the_spill_but_not_for_ever(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(assignment, "STORE_WAIT_SECONDS", 0.05)
+    monkeypatch.setattr(assignment, "STORE_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(runner, "RESTART_SECONDS", 0.01)
+    put, is_away = Spill.put, threading.Event()
+    is_away.set()
+
+    def put_or_not(spill: Spill, *rest: Any) -> None:
+        if is_away.is_set():
+            raise StoreUnavailable("the database is away")
+        put(spill, *rest)
+
+    monkeypatch.setattr(Spill, "put", put_or_not)
+    topic = pair.topic("orders")
+    send(pair.bootstrap, topic, [b"%d" % n for n in range(300)])
+    app = App(pair.bootstrap, store=pair.store_url)
+    alarms: list[str] = []
+    app.on_alarm(lambda alarm: alarms.append(alarm.name))
+    seen: set[int] = set()
+    tick = threading.Event()
+
+    @app.handler(topic, group="g", order="none", workers=1, pressure="spill", buffer_messages=10)
+    def work(number: int) -> None:
+        tick.wait(0.001)
+        seen.add(number)
+
+    with app:
+        wait_until(lambda: {"store-away", "consumer-restarts"} <= set(alarms), "it was noticed")
+        is_away.clear()
+        wait_until(lambda: len(seen) == 300, "everything")
+    assert app.error is None
 
 
 def test_slow_start_begins_with_few(pair: Pair) -> None:

@@ -9,6 +9,7 @@ import pytest
 from tests.reliability.failing import Process, Topics, message, spec_of
 from tests.reliability.running import WAIT_SECONDS, wait_until
 
+from headrace.reliability.errors import Away
 from headrace.reliability.message import Message
 from headrace.reliability.policies import Backoff, Resend, Retry
 from headrace.reliability.retry_job import LEASE_MS
@@ -37,7 +38,7 @@ class Handler:
 
     def __init__(self, clock: VirtualClock) -> None:
         self.clock = clock
-        self.error: Exception | None = ValueError("not yet")
+        self.error: BaseException | None = ValueError("not yet")
         self.tried: list[tuple[int, int]] = []
         self.may_end = threading.Event()
         self.may_end.set()
@@ -146,3 +147,36 @@ def test_a_store_that_is_away_for_a_while_is_waited_for(
     handler.error = None
     clock.advance(LEASE_MS + 1_000)
     wait_until(lambda: process.parked == [], "it is done")
+
+
+def test_a_handler_that_wants_to_end_the_process_does_not_end_the_job(
+    process: Process, clock: VirtualClock, handler: Handler
+) -> None:
+    process.receive(message(1))
+    wait_until(lambda: clock.next_deadline_ms() == HOUR_MS, "the job knows when it is due")
+    handler.error = SystemExit(2)
+    clock.advance(10 * HOUR_MS)
+    assert len(handler.tried) == 4
+    assert [letter.failure.error for letter in process.letters] == ["SystemExit: 2"]
+
+
+def test_brokers_that_are_away_count_as_no_attempt_and_hold_up_no_other(
+    store: Store, clock: VirtualClock, handler: Handler
+) -> None:
+    process = Process(spec_of("none", PARKING), store, Topics(), clock, handler)
+    for offset in (1, 2):
+        process.receive(message(offset))
+
+    def handle(order: Message) -> None:
+        if order.offset == 1:
+            raise Away("the transaction was aborted")
+
+    process.handle = handle
+    clock.advance(HOUR_MS)
+    assert process.job.step() == 2
+    assert [(parked.message.offset, parked.attempts) for parked in process.parked] == [(1, 1)]
+    handler.error = None
+    process.handle = handler
+    clock.advance(LEASE_MS)
+    assert process.job.step() == 1
+    assert process.parked == []

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
+import psycopg
 import pytest
 from sqlalchemy import event
 from tests.postgres import Postgres, programs
@@ -18,6 +19,7 @@ from headrace.reliability import relay as relay_module
 from headrace.reliability.alarms import Alarm, Alarms
 from headrace.reliability.relay import Relay
 from headrace.reliability.store import Store, StoreUnavailable, engine, open_store
+from headrace.reliability.store.errors import is_foreign
 
 WAIT_SECONDS = 60.0
 
@@ -210,3 +212,25 @@ def test_the_relay_waits_for_the_database_and_goes_on(
     assert [alarm.name for alarm in rung] == ["outbox-store"]
     assert store.outbox.counts()["sent"] == 2
     store.close()
+
+
+def test_trouble_with_another_database_is_not_the_stores(path: Path, tmp_path: Path) -> None:
+    with (
+        closing(open_store(f"sqlite:///{path}")) as store,
+        closing(sqlite3.connect(tmp_path / "other.db", isolation_level=None)) as holder,
+        closing(sqlite3.connect(tmp_path / "other.db", timeout=0)) as other,
+    ):
+        holder.execute("BEGIN EXCLUSIVE")
+        # Taken for the store's, it would be waited for, and its message never be put away.
+        with ends_with(sqlite3.OperationalError, "database is locked"), store.begin():
+            other.execute("CREATE TABLE bills (id)")
+        assert claim(store, "a") == {"a"}
+
+
+def test_only_errors_of_its_own_kind_make_a_store_unavailable() -> None:
+    full = sqlite3.OperationalError("disk is full")
+    full.sqlite_errorcode = sqlite3.SQLITE_FULL
+    gone = psycopg.OperationalError("the connection is closed")
+    assert (is_foreign(full, "sqlite"), is_foreign(full, "postgresql")) == (False, True)
+    assert (is_foreign(gone, "sqlite"), is_foreign(gone, "postgresql")) == (True, False)
+    assert not is_foreign(LookupError(), "sqlite")

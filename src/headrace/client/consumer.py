@@ -131,10 +131,12 @@ class Consumer:
         asked = [partitions] if isinstance(partitions, str) else list(partitions)
         self._refuse_hidden(one if isinstance(one, str) else _topic(one) for one in asked)
         self._assigning.assign(asked)
+        self._held = []
 
     def unsubscribe(self) -> None:
         """Leave the group, or let go of what was assigned."""
         self._assigning.unassign()
+        self._held = []
 
     def poll(self, timeout_s: float = 1.0) -> Any:
         """The next record (a confluent_kafka.Message), or None if none came in time.
@@ -190,6 +192,7 @@ class Consumer:
             place = (topic, partition)
             offset = self._offsets.at([place], parse_start(offset), _now_ms())[place]
         self._assigning.seek(topic, partition, offset)
+        self._held = [it for it in self._held if (it.topic(), it.partition()) != (topic, partition)]
 
     def pause(self, partitions: Iterable[Any]) -> None:
         """Read nothing from these partitions until `resume`; the group keeps them."""
@@ -216,7 +219,12 @@ class Consumer:
         """The next offset to be read, of partitions from which something has been."""
         asked = self._assigning.owned if partitions is None else partitions
         found = self._client.position(_partitions(asked))
-        return {(it.topic, it.partition): it.offset for it in found if it.offset >= 0}
+        places = {(it.topic, it.partition): it.offset for it in found if it.offset >= 0}
+        # The library counts as read what this consumer has yet to return; the last comes first.
+        for it in reversed(self._held):
+            if it.error() is None and (it.topic(), it.partition()) in places:
+                places[it.topic(), it.partition()] = it.offset()
+        return places
 
     def committed(self, partitions: Iterable[Any]) -> dict[Place, int | None]:
         """What the group has committed; None where it has nothing."""
@@ -265,7 +273,7 @@ class Consumer:
 
     def _consume(self, max_records: int, timeout_s: float) -> list[Any]:
         client, assigning = self._client, self._assigning
-        messages, self._held = self._held, []
+        messages, self._held = self._held[:max_records], self._held[max_records:]
         changes = assigning.changes
         self._is_batching = True
         try:
@@ -295,7 +303,7 @@ class Consumer:
 
     def _raise_failure(self, messages: list[Any]) -> None:
         """Raise what a listener has raised; what was read meanwhile is for the next poll."""
-        self._held += messages
+        self._held = messages + self._held
         failure, self._assigning.failure = self._assigning.failure, None
         assert failure is not None
         raise failure
@@ -325,7 +333,9 @@ class Consumer:
     def _on_auto_commit(self, error: CommitFailed | None, partitions: list[Any]) -> None:
         if error is not None and self._consumed is not None:
             _log.warning("%s", error)
-            self._consumed.restore(partitions)
+            # What was taken away meanwhile is another member's, which may be further by now.
+            owned = self._assigning.owned
+            self._consumed.restore(it for it in partitions if (it.topic, it.partition) in owned)
 
     def _done(self) -> Places:
         """What the caller has been given so far."""
@@ -340,11 +350,16 @@ class Consumer:
 
     def _without_errors(self, messages: list[Any]) -> list[Any]:
         records = []
-        for message in messages:
+        for at, message in enumerate(messages):
             if message.error() is None:
                 records.append(message)
-            else:
+                continue
+            try:
                 self._on_error(message)
+            except BaseException:
+                # The library does not hand them out again, so they are for the next poll.
+                self._held = records + messages[at + 1 :] + self._held
+                raise
         return records
 
     def _on_error(self, message: Any) -> None:

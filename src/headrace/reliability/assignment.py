@@ -47,24 +47,38 @@ class Assignment:
         given = list(partitions)
         places = [(partition.topic, partition.partition) for partition in given]
         epochs: dict[Place, int] = {}
+        bases: dict[Place, int] = {}
         if self._spec.once == "offsets":
             offsets = self._parts.need_store("once='offsets'").offsets
-            kept = self._ask(lambda: offsets.load(self._spec.group, places))
+            kept = self.ask(lambda: offsets.load(self._spec.group, places))
             for partition, place in zip(given, places, strict=True):
                 epochs[place] = kept[place].epoch
                 if kept[place].next_offset is not None:
-                    partition.offset = kept[place].next_offset
+                    partition.offset = bases[place] = kept[place].next_offset
         for topic in sorted({topic for topic, _ in places}):
             numbers = [partition for name, partition in places if name == topic]
-            self._ask(lambda: self._engine.failures.assigned(topic, numbers))  # noqa: B023
+            self.ask(lambda: self._engine.failures.assigned(topic, numbers))  # noqa: B023
         for place in places:
-            self.tracks[place] = Track(*place, epochs.get(place, 0))
+            self.tracks[place] = Track(*place, epochs.get(place, 0), bases.get(place, 0))
         return given
 
-    def taken(self, partitions: Iterable[Any]) -> None:
-        """Let what runs end within the handler's bound, commit what is safe, and forget them."""
-        tracks = self._of(partitions)
-        if not self._engine.close(tracks, self._spec.drain_ms):
+    def begin_anew(self, track: Track) -> Track:
+        """Another track for a partition whose offsets went back, as those of a new topic do."""
+        _log.warning(
+            "%s: the offsets of %s/%s went back; was the topic made anew?",
+            self._spec.name, track.topic, track.partition,
+        )  # fmt: skip
+        self._engine.close([track], self._spec.drain_ms)
+        self._committed.pop(track, None)
+        base = max(track.base, track.progress.next_offset)
+        new = Track(track.topic, track.partition, track.epoch, base)
+        self.tracks[track.topic, track.partition] = new
+        return new
+
+    def taken(self, partitions: Iterable[Any], drain_ms: int) -> None:
+        """Let what runs end within the bound, commit what is safe, and forget them."""
+        tracks = self.of(partitions)
+        if not self._engine.close(tracks, drain_ms):
             _log.warning(
                 "%s: a handler still runs on partitions that were taken away; what it does late "
                 "counts for nothing here",
@@ -75,7 +89,7 @@ class Assignment:
 
     def lost(self, partitions: Iterable[Any]) -> None:
         """Forget partitions that already belong to somebody else, without a commit."""
-        tracks = self._of(partitions)
+        tracks = self.of(partitions)
         self._engine.close(tracks, 0)
         self._forget(tracks)
 
@@ -149,7 +163,8 @@ class Assignment:
             # Whatever was not taken is sent again with the next commit.
             self._committed.clear()
 
-    def _of(self, partitions: Iterable[Any]) -> list[Track]:
+    def of(self, partitions: Iterable[Any]) -> list[Track]:
+        """The tracks of partitions."""
         places = [(partition.topic, partition.partition) for partition in partitions]
         return [self.tracks[place] for place in places if place in self.tracks]
 
@@ -160,7 +175,7 @@ class Assignment:
             # Only now: what was still running had to know which keys are parked.
             self._engine.failures.revoked(track.topic, [track.partition])
 
-    def _ask(self, question: Any) -> Any:
+    def ask(self, question: Any) -> Any:
         """Ask the store, and wait for it if it is away for a while."""
         give_up_at = monotonic() + STORE_WAIT_SECONDS
         while True:

@@ -93,7 +93,7 @@ class AsyncWorkers:
         engine = self._engine
         deadline_ns = monotonic_ns() + CHUNK_MS_MAX * NS_PER_MS
         done = 0
-        while done < len(chunk):
+        while done < len(chunk) and chunk[done][0].track.open:
             if engine.may_be_parked:
                 done, due_ms = await asyncio.to_thread(engine.put_away_parked, chunk, done)
                 if due_ms or done == len(chunk):
@@ -114,6 +114,8 @@ class AsyncWorkers:
         last = len(chunk) - 1
         for index in range(start, len(chunk)):
             item = chunk[index]
+            if not item[0].track.open:
+                return index, None
             if spec.order == "latest" and index < last and is_covered(item, chunk[index + 1]):
                 continue
             try:

@@ -6,13 +6,14 @@ from collections.abc import Callable, Sequence
 from time import monotonic_ns
 from typing import TYPE_CHECKING
 
-from headrace.reliability.execution import Execution, Positions, Reached
+from headrace.reliability.execution import Execution, IsOpen, Positions, Reached, Revoked
 from headrace.reliability.lanes import Item
 
 if TYPE_CHECKING:
     from headrace.reliability.message import Message
 
-Run = Callable[[Sequence["Message"], Positions], None]
+# Raises Revoked, and has done nothing, when the last says that a partition was taken away.
+Run = Callable[[Sequence["Message"], Positions, IsOpen], None]
 
 
 class Chunks:
@@ -51,7 +52,7 @@ class Chunks:
             if self._is_latest and index < last and is_covered(item, chunk[index + 1]):
                 continue
             try:
-                self._run([self._message_of(item)], positions([item]))
+                self._run_items([item], [self._message_of(item)])
             except BaseException as error:
                 return index, error
             if monotonic_ns() > deadline_ns:
@@ -65,7 +66,7 @@ class Chunks:
             return start, error
         end = start + len(messages)
         try:
-            self._run(messages, positions(chunk[start:end]))
+            self._run_items(chunk[start:end], messages)
         except BaseException as failure:
             if len(messages) == 1 or self._is_away(failure):
                 return start, failure
@@ -77,7 +78,7 @@ class Chunks:
         messages, error = self._messages(chunk, start)
 
         def run(first: int, end: int) -> None:
-            self._run(messages[first:end], positions(chunk[start + first : start + end]))
+            self._run_items(chunk[start + first : start + end], messages[first:end])
 
         reached, failure = self._split(run, 0, len(messages))
         return start + reached, failure or error
@@ -88,11 +89,16 @@ class Chunks:
         values, error = execution.payloads(chunk, start)
 
         def run(first: int, end: int) -> None:
+            if not are_open(chunk[start + first : start + end]):
+                raise Revoked
             execution.call_batch(values[first:end])
 
         reached, failure = self._split(run, 0, len(values))
         execution.confirm_items(chunk[start : start + reached])
         return start + reached, failure or error
+
+    def _run_items(self, items: Sequence[Item], messages: Sequence[Message]) -> None:
+        self._run(messages, positions(items), lambda: are_open(items))
 
     def _split(self, run: Callable[[int, int], None], first: int, end: int) -> Reached:
         """Run a part, and its halves after an error, up to the first message that fails alone."""
@@ -126,9 +132,18 @@ def is_covered(item: Item, following: Item) -> bool:
     return item[0] is following[0] and not item[0].shared
 
 
+def are_open(items: Sequence[Item]) -> bool:
+    """Whether none of the items' partitions was taken away."""
+    return all(lane.track.open for lane, _, _ in items)
+
+
 def positions(items: Sequence[Item]) -> Positions:
-    """The next offset of each partition once these items are done, with its owner's epoch."""
-    return {
-        (lane.track.topic, lane.track.partition): (record.offset() + 1, lane.track.epoch)
-        for lane, _, record in items
-    }
+    """Where each partition is once these items are done, its owner's epoch, where they begin."""
+    found: dict[tuple[str, int], tuple[int, int, int]] = {}
+    for lane, _, record in items:
+        track = lane.track
+        place, offset = (track.topic, track.partition), record.offset()
+        # A topic that was made anew begins before the place that was saved.
+        first = found[place][2] if place in found else max(offset, track.base)
+        found[place] = offset + 1, track.epoch, first
+    return found

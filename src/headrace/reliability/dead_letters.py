@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from headrace.reliability.fingerprints import Failure
 from headrace.reliability.message import ID_HEADER, Headers, Message
+from headrace.reliability.sending import is_hopeless
 
 if TYPE_CHECKING:
     from headrace.client.producer import Producer
@@ -29,15 +30,26 @@ SOURCE_HEADER = "headrace-source"
 HANDLER_HEADER = "headrace-handler"
 VERSION_HEADER = "headrace-version"
 TRACEBACK_HEADER = "headrace-traceback"
+# What of the message or of the failure the topic did not take, so that the letter is without it.
+LEFT_OUT_HEADER = "headrace-left-out"
 # How many attempts a re-sent message has behind it.
 RESENT_HEADER = "headrace-resent"
 # Headers of a letter that mean nothing once the message is sent again.
 _OF_A_LETTER = frozenset(
     (
         ID_HEADER, ERROR_HEADER, FINGERPRINT_HEADER, ATTEMPTS_HEADER, SOURCE_HEADER,
-        HANDLER_HEADER, VERSION_HEADER, TRACEBACK_HEADER, RESENT_HEADER,
+        HANDLER_HEADER, VERSION_HEADER, TRACEBACK_HEADER, LEFT_OUT_HEADER, RESENT_HEADER,
     )
 )  # fmt: skip
+
+# What is left out of a letter that its topic refuses for good, most often for its size: as little
+# as will do.
+_CUTS: tuple[tuple[str, ...], ...] = (
+    (),
+    ("traceback",),
+    ("traceback", "value"),
+    ("traceback", "value", "key", "headers"),
+)
 
 # A letter this old and not yet in its topic was left behind by a crash or an outage.
 LATE_MS = 10_000
@@ -153,24 +165,52 @@ class DeadLetters:
             self._publish(store, letter)
 
     def _publish(self, store: Store, letter: Letter) -> bool:
+        """Send a letter that is in the index; False: its topic takes none at all now."""
         from headrace.reliability.store.dead_letters import DEAD
 
         try:
             self._send(letter.message, letter.failure, letter.attempts)
             store.dead_letters.change([letter], DEAD)
         except Exception as problem:
-            # The letter is safe in the index and is tried again; the consumer must live.
-            self._topic_away_until_ms = self._clock.monotonic_ms() + LATE_MS
+            # The letter is safe in the index and is tried again; the consumer must live. What is
+            # wrong with one letter keeps no other from its topic.
+            is_away = not is_hopeless(problem)
+            if is_away:
+                self._topic_away_until_ms = self._clock.monotonic_ms() + LATE_MS
             self._alarms.ring(
                 "dead-letter-unsent",
                 f"{topic_of(letter.message.topic)} did not take {letter.message.source}: {problem}",
                 handler=self._spec.name,
                 id=letter.message.id,
             )
-            return False
+            return not is_away
         return True
 
     def _send(self, message: Message, failure: Failure, attempts: int) -> None:
+        """Send the letter whole, or as much of it as its topic takes."""
+        for cut in _CUTS:
+            try:
+                self._send_without(cut, message, failure, attempts)
+            except Exception as refusal:
+                if cut == _CUTS[-1] or not is_hopeless(refusal):
+                    raise
+                _log.info("the letter of %s is cut: %s", message.source, refusal)
+            else:
+                break
+        if "value" in cut:
+            whole = "the record itself" if self._store is None else "the index of dead letters"
+            self._alarms.ring(
+                "dead-letter-cut",
+                f"{topic_of(message.topic)} takes the letter of {message.source} only without "
+                f"{', '.join(cut)}; {whole} has all of it",
+                handler=self._spec.name,
+                id=message.id,
+                source=message.source,
+            )
+
+    def _send_without(
+        self, cut: Sequence[str], message: Message, failure: Failure, attempts: int
+    ) -> None:
         ours = {
             ID_HEADER: message.id,
             ERROR_HEADER: failure.error,
@@ -179,14 +219,15 @@ class DeadLetters:
             SOURCE_HEADER: message.source,
             HANDLER_HEADER: self._spec.name,
             VERSION_HEADER: self._spec.version,
-            TRACEBACK_HEADER: failure.traceback,
         }
-        headers = without_ours(message.headers)
+        ours |= {LEFT_OUT_HEADER: ", ".join(cut)} if cut else {TRACEBACK_HEADER: failure.traceback}
+        headers = [] if "headers" in cut else without_ours(message.headers)
         headers += [(name, text.encode("utf-8", "replace")) for name, text in ours.items()]
         self._producer.send_and_wait(
             topic_of(message.topic),
-            message.value,
-            key=message.key,
+            # Not None, which would delete what a compacted topic has of the key.
+            b"" if "value" in cut else message.value,
+            key=None if "key" in cut else message.key,
             headers=headers,
             timestamp_ms=message.timestamp_ms or None,
             timeout=SEND_SECONDS,

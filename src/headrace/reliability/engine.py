@@ -9,9 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from time import monotonic_ns
 from typing import TYPE_CHECKING
 
-from headrace.reliability.batches import Chunks, positions
+from headrace.reliability.batches import Chunks, are_open, positions
 from headrace.reliability.errors import Away
-from headrace.reliability.execution import Execution
+from headrace.reliability.execution import Execution, IsOpen, Positions, Revoked
+from headrace.reliability.fingerprints import describe
 from headrace.reliability.lanes import Item, Lanes, Record, Track
 from headrace.reliability.message import Message
 from headrace.reliability.pace import NS_PER_MS, Pace
@@ -53,7 +54,8 @@ class Engine:
         self.stopping = False
         self._clock = parts.clock
         self._alarms = parts.alarms
-        self._run = run or (lambda messages, at: execution.run_messages(messages, None, at))
+        self._run = run or self._run_stored
+        self._keeps_positions = spec.once in ("offsets", "transaction")
         self.run_chunk = Chunks(execution, self.message, self._run, is_away).run
         in_groups = spec.wants_tx or spec.once == "transaction"
         self.pace = Pace(
@@ -111,7 +113,7 @@ class Engine:
                 self._watchers -= 1
             gone = set(closing)
             for key in [key for key in self._attempts if key[0] in gone]:
-                del self._attempts[key]
+                self._attempts.pop(key, None)
         return idle
 
     def wait_settled(self, timeout_ms: float) -> None:
@@ -157,7 +159,8 @@ class Engine:
         """Run a chunk: how many are done, and when the one after them is due again (0: at once)."""
         deadline_ns = monotonic_ns() + CHUNK_MS_MAX * NS_PER_MS
         done = 0
-        while done < len(chunk):
+        # What is left of a partition that was taken away is dropped when it is given back.
+        while done < len(chunk) and chunk[done][0].track.open:
             part = chunk
             if self.may_be_parked:
                 done, due_ms = self.put_away_parked(chunk, done)
@@ -165,6 +168,8 @@ class Engine:
                     return done, due_ms
                 part = chunk[: self._free_until(chunk, done + 1)]
             done, error = self.run_chunk(part, done, deadline_ns)
+            if isinstance(error, Revoked):
+                break
             if error is not None:
                 due_ms = self.failed(chunk[done], error)
                 if due_ms:
@@ -181,20 +186,28 @@ class Engine:
 
     def put_away_parked(self, chunk: Sequence[Item], start: int) -> tuple[int, int]:
         """Park messages behind their keys, up to the first that may run (or is due later)."""
-        for index in range(start, len(chunk)):
-            try:
-                message = self._known(chunk[index])
+        end, due_ms = start, 0
+        try:
+            while end < len(chunk) and chunk[end][0].track.open:
+                message = self._known(chunk[end])
                 if not (self.failures.holds(message) and self.failures.park_behind(message)):
-                    return index, 0
-            except Exception as trouble:
-                return index, self._hold(trouble)
-        return len(chunk), 0
+                    break
+                end += 1
+        except Exception as trouble:
+            due_ms = self._hold(trouble)
+        try:
+            self._keep_positions(chunk[start:end])
+        except Revoked:
+            return start, -1
+        except Exception as trouble:
+            return start, self._hold(trouble)
+        return end, due_ms
 
     def failed(self, item: Item, error: BaseException) -> int:
         """Decide on a failed message: 0 when it is put away, else when its next try is due."""
         if is_away(error):
             return self._hold(error)
-        if not item[0].track.open:
+        if not item[0].track.open and self.spec.delivery != "at_most_once":
             # The next owner of the partition meets the message and decides on it. Here it is not
             # done, because what is done is still committed; given back, it is dropped.
             return -1
@@ -202,17 +215,40 @@ class Engine:
         attempt = self._attempts.get(key, 0) + 1
         step = self.failures.step(error, attempt)
         if isinstance(step, Again):
-            self._attempts[key] = attempt
+            with self.lock:
+                self._attempts[key] = attempt
             # 0 says something else, and a virtual clock may begin there.
             return self._clock.monotonic_ms() + step.delay_ms or -1
         try:
-            self.failures.give_up(self._known(item), error, attempt)
-            if self.spec.once in ("offsets", "transaction"):
-                # Its place is kept with the effects of others, and it has none: so keep it alone.
-                self._run([], positions([item]))
+            self._give_up(item, error, attempt)
+            self._keep_positions([item])
+        except Revoked:
+            return -1
         except Exception as trouble:
             return self._hold(trouble)
         return 0
+
+    def _give_up(self, item: Item, error: BaseException, attempt: int) -> None:
+        try:
+            self.failures.give_up(self._known(item), error, attempt)
+        except Exception as trouble:
+            if is_outage(trouble):
+                raise
+            # Nothing would be other the next time, and everything would wait for it.
+            _log.exception("%s: a message could not be put away as it is", self.spec.name)
+            self.failures.dead_letters.bury(
+                Message.from_record(item[2]), describe(error, self.spec.name), attempt
+            )
+
+    def _keep_positions(self, items: Sequence[Item]) -> None:
+        """Keep the place of messages that were put away, which no effect of theirs does."""
+        if items and self._keeps_positions:
+            self._run([], positions(items), lambda: are_open(items))
+
+    def _run_stored(self, messages: Sequence[Message], at: Positions, is_open: IsOpen) -> None:
+        if not is_open():
+            raise Revoked
+        self.execution.run_messages(messages, None, at)
 
     def _free_until(self, chunk: Sequence[Item], start: int) -> int:
         """Where the next message lies whose key waits; all before it may run together."""
@@ -253,6 +289,13 @@ class Engine:
 
     def _is_held(self) -> bool:
         return bool(self._held_until_ms) and self._clock.monotonic_ms() < self._held_until_ms
+
+
+def is_outage(error: BaseException) -> bool:
+    """Whether putting a message away may succeed later, because of what failed."""
+    from confluent_kafka import KafkaException
+
+    return is_away(error) or isinstance(error, KafkaException)
 
 
 def is_away(error: BaseException) -> bool:

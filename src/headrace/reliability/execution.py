@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
+from headrace.reliability.errors import Away
 from headrace.reliability.lanes import Item
 from headrace.reliability.message import CONFIRM_HEADER, Message, find_header
 
@@ -19,8 +20,14 @@ if TYPE_CHECKING:
 Reached = tuple[int, BaseException | None]
 # Something that belongs into the transaction of the effect.
 Also = Callable[["Transaction"], None]
-# Next offset and epoch of the owner, by topic and partition.
-Positions = Mapping[tuple[str, int], tuple[int, int]]
+# By topic and partition: the next offset, the owner's epoch, and where its messages begin.
+Positions = Mapping[tuple[str, int], tuple[int, int, int]]
+# Whether the partitions of the messages at hand are still this process's.
+IsOpen = Callable[[], bool]
+
+
+class Revoked(Away):
+    """A partition was taken away before its messages were run: its next owner runs them."""
 
 
 class Execution:
@@ -64,7 +71,10 @@ class Execution:
         reached: Reached = (len(chunk), None)
         try:
             for index in range(start, len(chunk)):
-                record = chunk[index][2]
+                lane, _, record = chunk[index]
+                if not lane.track.open:
+                    reached = index, None
+                    break
                 call(decode(record.value()))
                 headers = record.headers()
                 if headers and find_header(headers, CONFIRM_HEADER) is not None:
@@ -111,8 +121,10 @@ class Execution:
     ) -> None:
         """Run messages in one transaction (if the handler has one); all or none has an effect."""
         values = [self.payload(message) for message in messages]
-        if self.spec.wants_tx:
-            self._run_in_transaction(messages, values, also, positions)
+        if self.spec.once == "offsets" and positions:
+            self._run_with_positions(messages, values, also, positions)
+        elif self.spec.wants_tx:
+            self._run_in_transaction(messages, values, also, None)
         else:
             self.call_all(messages, values, None)
             if also is not None:
@@ -143,6 +155,32 @@ class Execution:
         if wanting:
             confirm(self.spec.group, wanting)
 
+    def _run_with_positions(
+        self,
+        messages: Sequence[Message],
+        values: Sequence[Any],
+        also: Also | None,
+        positions: Positions,
+    ) -> None:
+        """Run what is not saved yet: a COMMIT whose answer was lost may have taken place."""
+        from headrace.reliability.store.offsets import AlreadySaved
+
+        while True:
+            try:
+                return self._run_in_transaction(messages, values, also, positions)
+            except AlreadySaved as saved:
+                # What it did now was rolled back.
+                place, start = saved.place, saved.next_offset
+                end, epoch, _ = positions[place]
+                positions = {**positions, place: (max(end, start), epoch, start)}
+                left = [
+                    (message, value)
+                    for message, value in zip(messages, values, strict=True)
+                    if (message.topic, message.partition) != place or message.offset >= start
+                ]
+                messages = [message for message, _ in left]
+                values = [value for _, value in left]
+
     def _run_in_transaction(
         self,
         messages: Sequence[Message],
@@ -162,7 +200,7 @@ class Execution:
                 self.call_all(messages, values, tx)
                 if also is not None:
                     also(tx)
-                if positions and self.spec.once == "offsets":
+                if positions:
                     self._save(tx, positions)
         except BaseException:
             if inbox is not None:

@@ -22,6 +22,7 @@ from headrace.reliability.policies import (
     next_step,
 )
 from headrace.reliability.repeats import Repeats
+from headrace.reliability.sending import is_hopeless
 
 if TYPE_CHECKING:
     from headrace.client.producer import Producer
@@ -81,9 +82,11 @@ class Failures:
         """Put away a message that failed `attempts` times in this delivery; durable on return."""
         attempts += _attempts_before(message)
         step = self.step(error, attempts)
+        if isinstance(step, SendAgain) and not self._send_again(message, attempts):
+            step = DeadLetter()
         if isinstance(step, SendAgain):
-            self._send_again(message, attempts)
-        elif isinstance(step, DeadLetter) or self._store is None:
+            return
+        if isinstance(step, DeadLetter) or self._store is None:
             self.dead_letters.bury(message, describe(error, self._spec.name), attempts)
         else:
             # An Again comes here when its caller cannot wait for it: then the retry job does.
@@ -97,11 +100,11 @@ class Failures:
         attempts = parked.attempts + 1
         step = self.step(error, attempts)
         failure = describe(error, self._spec.name)
+        if isinstance(step, SendAgain) and not self._send_again(parked.message, attempts):
+            step = DeadLetter()
         if isinstance(step, DeadLetter):
             self.dead_letters.bury(parked.message, failure, attempts, parked)
             return
-        if isinstance(step, SendAgain):
-            self._send_again(parked.message, attempts)
         with self._store.begin() as tx:
             if isinstance(step, SendAgain):
                 is_ours = self._store.retries.remove(tx, parked)
@@ -210,17 +213,22 @@ class Failures:
                 self._held[place] = next(self._parkings)
         self.on_parked()
 
-    def _send_again(self, message: Message, attempts: int) -> None:
-        self._producer.send_and_wait(
-            message.topic,
-            message.value,
-            key=message.key,
-            headers=[
-                *without_ours(message.headers),
-                (ID_HEADER, message.id.encode("utf-8", "replace")),
-                (RESENT_HEADER, str(attempts).encode()),
-            ],
-        )
+    def _send_again(self, message: Message, attempts: int) -> bool:
+        """Send it to its own topic; False: that will never take it, as when it is too large."""
+        headers = [
+            *without_ours(message.headers),
+            (ID_HEADER, message.id.encode("utf-8", "replace")),
+            (RESENT_HEADER, str(attempts).encode()),
+        ]
+        try:
+            self._producer.send_and_wait(
+                message.topic, message.value, key=message.key, headers=headers
+            )
+        except Exception as refusal:
+            if is_hopeless(refusal):
+                return False
+            raise
+        return True
 
     def _place(self, topic: str, partition: int, offset: int, key: bytes | None) -> _Place:
         """What a parked message holds up: its key, its partition, or only itself."""

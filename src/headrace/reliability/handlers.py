@@ -71,7 +71,7 @@ class HandlerSpec:
     def identify(self, message: Message) -> Message:
         """Give the message the id its handler asks for; MissingId when it has none."""
         if self.id_of is not None:
-            message.id = self.id_of(message)
+            message.id = _checked_id(self.id_of(message), message)
         return message
 
 
@@ -161,6 +161,19 @@ def id_function(id: str | IdOf | None) -> IdOf | None:
         return value.decode("utf-8", "replace")
 
     return from_header
+
+
+def _checked_id(id: object, message: Message) -> str:
+    """The id, if the store can keep it; a function of the user's may return anything."""
+    try:
+        if isinstance(id, str) and id and id.encode():
+            return id
+    except UnicodeEncodeError:
+        pass
+    raise MissingId(
+        f"{message.source} has no id: its handler's function returned {id!r:.100}",
+        "an id is a text of one character or more",
+    )
 
 
 def _promise(delivery: str | None, once: str | None, takes_tx: bool) -> tuple[str, str]:

@@ -45,14 +45,16 @@ class Track:
     """
 
     __slots__ = (
-        "busy", "bytes", "epoch", "in_ring", "lanes", "open", "partition", "progress", "queued",
-        "ready", "topic",
+        "base", "busy", "bytes", "epoch", "in_ring", "lanes", "open", "partition", "progress",
+        "queued", "ready", "topic",
     )  # fmt: skip
 
-    def __init__(self, topic: str, partition: int, epoch: int = 0) -> None:
+    def __init__(self, topic: str, partition: int, epoch: int = 0, base: int = 0) -> None:
+        """`base` is the offset to start from, as far as it is known."""
         self.topic = topic
         self.partition = partition
         self.epoch = epoch
+        self.base = base
         self.progress = Progress()
         self.lanes: dict[object, Lane] = {}
         self.ready: deque[Lane] = deque()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.reliability.codecs import encode
 from headrace.reliability.errors import Away
-from headrace.reliability.execution import Execution, Positions
+from headrace.reliability.execution import Execution, IsOpen, Positions, Revoked
 
 if TYPE_CHECKING:
     from headrace.client.producer import Producer
@@ -55,11 +55,17 @@ class KafkaTransactions:
         # Those that no worker uses now.
         self._idle: list[Producer] = []
 
-    def run(self, messages: Sequence[Message], positions: Positions) -> None:
+    def run(
+        self, messages: Sequence[Message], positions: Positions, is_open: IsOpen = lambda: True
+    ) -> None:
         """Run messages, commit their output and offsets together; on an error, neither."""
         execution = self._execution
         values = [execution.payload(message) for message in messages]
         generation = self.generation
+        # In this order: partitions are closed before the generation moves on, so that this one
+        # is not newer than the time when they were ours.
+        if not is_open():
+            raise Revoked
         producer = self._producer()
         try:
             with _brokers():
@@ -67,7 +73,7 @@ class KafkaTransactions:
             execution.call_all(messages, values, Output(producer))
             with _brokers():
                 if positions:
-                    offsets = {place: offset for place, (offset, _) in positions.items()}
+                    offsets = {place: position[0] for place, position in positions.items()}
                     producer.send_offsets(offsets, generation)
                 producer.commit()
         except BaseException:

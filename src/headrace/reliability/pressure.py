@@ -44,12 +44,16 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to do now: partitions to pause and resume, and how many messages may be polled."""
+    """What to do now: partitions to pause and resume, and how many messages may be polled.
+
+    When `all_rest`, a poll brings nothing, but it keeps the group's membership.
+    """
 
     pause: frozenset[Place]
     resume: frozenset[Place]
     room: int
     over: frozenset[Place]
+    all_rest: bool = False
 
 
 class Gate:
@@ -119,7 +123,8 @@ class Gate:
         self._resting -= resume
         waiting = over - self._resting
         room = 0 if waiting else messages_most - total if self._strict else messages_most
-        return Plan(pause, resume, max(0, room), over)
+        all_rest = self._resting == loads.keys()
+        return Plan(pause, resume, max(0, room), over, all_rest)
 
     def _mark(self, partitions: int, messages_most: int, full: bool) -> float:
         """The share of the buffer from which on a partition is over."""

@@ -9,6 +9,7 @@ forgets. A message is never skipped because somebody else has merely begun it.
 from __future__ import annotations
 
 import logging
+import threading
 import uuid
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -25,7 +26,7 @@ TIMEOUT_SECONDS = 5.0
 
 _log = logging.getLogger("headrace.inbox")
 
-# The three scripts get the keys, then this process's name, and a time in milliseconds. Each id is
+# The three scripts get the keys, then the holder's name, and a time in milliseconds. Each id is
 # answered by: 1 it is new, 0 it is done, -1 somebody else has it in hand.
 _CLAIM = """
 local answers = {}
@@ -69,7 +70,7 @@ class RedisInbox:
         self._keep_ms = duration_ms(keep)
         self._lease_ms = duration_ms(lease)
         self._prefix = prefix
-        self._me = uuid.uuid4().hex
+        self._process = uuid.uuid4().hex
         self._redis = _connect(url)
         self._claim = self._redis.register_script(_CLAIM)
         self._done = self._redis.register_script(_DONE)
@@ -78,9 +79,9 @@ class RedisInbox:
     def claim(
         self, tx: Transaction | None, consumer: str, ids: Sequence[str], now_ms: int = 0
     ) -> set[str]:
-        """Take those ids in hand that are new; StoreUnavailable while another process has one.
+        """Take those ids in hand that are new; StoreUnavailable while somebody else has one.
 
-        It is then tried again: that process finishes it, or its lease ends.
+        It is then tried again: another process or thread finishes it, or its lease ends.
         """
         wanted = list(dict.fromkeys(ids))
         if not wanted:
@@ -90,8 +91,8 @@ class RedisInbox:
             taken = [id for id, answer in zip(wanted, answers, strict=True) if answer == 1]
             self.release(consumer, taken)
             raise StoreUnavailable(
-                f"message {wanted[answers.index(-1)]} is in another process's hands",
-                f"it is tried again until that process is done or {self._lease_ms} ms are over",
+                f"message {wanted[answers.index(-1)]} is in hand in another process or thread",
+                f"it is tried again until that one is done or {self._lease_ms} ms are over",
             )
         return {id for id, answer in zip(wanted, answers, strict=True) if answer == 1}
 
@@ -119,8 +120,11 @@ class RedisInbox:
         return [f"{self._prefix}:{{{consumer}}}:{plain_id(id)}" for id in ids]
 
     def _run(self, script: Any, consumer: str, ids: Sequence[str], time_ms: int) -> list[int]:
+        # A claim is made and ended by one thread, which has one at a time; of two threads that get
+        # the same id, one must wait.
+        holder = f"{self._process}-{threading.get_ident()}"
         with _redis_errors():
-            answer: list[int] = script(keys=self._keys(consumer, ids), args=[self._me, time_ms])
+            answer: list[int] = script(keys=self._keys(consumer, ids), args=[holder, time_ms])
             return answer
 
     def _try(self, script: Any, consumer: str, ids: Sequence[str], time_ms: int) -> None:

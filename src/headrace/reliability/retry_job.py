@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from headrace.reliability.errors import Away
 from headrace.reliability.store.errors import Fenced, StoreUnavailable
 
 if TYPE_CHECKING:
@@ -121,12 +122,16 @@ class RetryJob:
         except StoreUnavailable:
             # No fault of the message: it is not counted as an attempt.
             raise
+        except Away as problem:
+            # Nor is this; its lease runs out and it is tried again, and the others do not wait.
+            _log.warning("%s is tried again later: %s", parked.message.source, problem)
         except Fenced as problem:
             _log.info("%s", problem)
-        except Exception as error:
+        except BaseException as error:
+            # Such as a SystemExit: it would end this thread, and with it everybody's retries.
             self._fail(parked, error)
 
-    def _fail(self, parked: ParkedMessage, error: Exception) -> None:
+    def _fail(self, parked: ParkedMessage, error: BaseException) -> None:
         try:
             self._failures.failed_again(parked, error)
         except StoreUnavailable:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
+from headrace.reliability.engine import is_outage
+from headrace.reliability.errors import Away
 from headrace.reliability.execution import Also, Execution
 from headrace.reliability.failures import Failures
 from headrace.reliability.session import Session
@@ -63,8 +65,9 @@ class Runner:
     def execute_one(self, message: Message, also: Also) -> None:
         """Run a message that comes from the retry table; see Execution."""
         session = self._session
-        if self.spec.once == "transaction" and session is not None:
-            assert session.transactions is not None
+        if self.spec.once == "transaction":
+            if session is None or session.transactions is None:
+                raise Away(f"{self.spec.name} has no producer yet")
             session.transactions.run([message], {})
             with self._parts.need_store("a retry").begin() as tx:
                 also(tx)
@@ -72,20 +75,19 @@ class Runner:
             self.execution.execute_one(message, also)
 
     def _run(self) -> None:
-        from confluent_kafka import KafkaException
-
         while not self._stop.is_set():
             try:
                 self._session = Session(
                     self.execution, self.failures, self._parts, self._stop, self.ready
                 )
                 self._session.run()
-            except KafkaException as error:
+            except BaseException as error:
+                # What was not committed comes again when the brokers and the store are back.
+                if not is_outage(error):
+                    self._parts.on_fatal(error)
+                    return
                 name = self.spec.name
                 self._parts.alarms.ring(
                     "consumer-restarts", f"{name} starts again: {error}", handler=name
                 )
                 self._stop.wait(RESTART_SECONDS)
-            except BaseException as error:
-                self._parts.on_fatal(error)
-                return

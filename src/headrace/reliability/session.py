@@ -29,6 +29,8 @@ POLL_MS = 100.0
 COMMIT_INTERVAL_SECONDS = 0.5
 # How often a full buffer is looked at.
 FULL_SECONDS = 0.005
+# How often a worker is called for what is to be done before its partition goes.
+DRAIN_LOOK_MS = 20.0
 # A partition rests when this many of its messages lie behind an unfinished one: that is how many
 # are repeated after a crash, and what the gap tracker has to remember.
 GAP_MESSAGES_MAX = 100_000
@@ -123,15 +125,14 @@ class Session:
         if plan.room or self.spilling is not None:
             waits = [POLL_MS, due_ms, self.engine.linger_left_ms()]
             timeout_ms = min(wait for wait in waits if wait is not None)
-            records = self.consumer.poll_batch(
-                min(plan.room or POLL_RECORDS, POLL_RECORDS), max(timeout_ms, 0.0) / 1000
-            )
-            if records:
-                self._take(records, plan)
+            self._poll(min(plan.room or POLL_RECORDS, POLL_RECORDS), max(timeout_ms, 0.0), plan)
         elif self._spec.pressure == "caller_runs":
             self._run_here()
         elif self._spec.pressure == "direct":
             self.engine.wait_settled(POLL_MS)
+            if plan.all_rest:
+                # Who does not poll for max.poll.interval.ms is put out of the group.
+                self._poll(1, 0.0, plan)
         else:
             # To be woken by each message that is done would cost more than it brings.
             self._stop.wait(FULL_SECONDS)
@@ -142,8 +143,16 @@ class Session:
             self._note_generation()
             self._stuck = self.assignment.stuck(GAP_MESSAGES_MAX)
 
+    def _poll(self, records_max: int, timeout_ms: float, plan: Plan) -> None:
+        records = self.consumer.poll_batch(records_max, timeout_ms / 1000)
+        if records:
+            self._take(records, plan)
+
     def _take(self, records: list[Record], plan: Plan) -> None:
         by_track = self.assignment.sort(records)
+        for track, found in list(by_track.items()):
+            if not track.progress.next_offset <= found[0].offset() <= found[-1].offset():
+                self._begin_anew(by_track, track)
         self._note_generation()
         if self._spec.delivery == "at_most_once":
             self.assignment.commit_first(by_track)
@@ -152,6 +161,25 @@ class Session:
         self.engine.add(by_track)
         self.crew.call()
 
+    def _begin_anew(self, by_track: dict[Track, list[Record]], track: Track) -> None:
+        """Go on with a partition whose offsets went back, after what was read of it before."""
+        records = by_track.pop(track)
+        last, turn = track.progress.next_offset - 1, 0
+        while turn < len(records) and records[turn].offset() > last:
+            last = records[turn].offset()
+            turn += 1
+        if turn:
+            self.engine.add({track: records[:turn]})
+        self._drain([track], monotonic() + self._spec.drain_ms / 1000)
+        by_track[self.assignment.begin_anew(track)] = records[turn:]
+
+    def _drain(self, tracks: list[Track], until: float) -> None:
+        """Let the workers do what is queued of these partitions, until a time."""
+        while any(track.messages for track in tracks) and monotonic() < until:
+            self.engine.wake()
+            self.crew.call()
+            self.engine.wait_settled(DRAIN_LOOK_MS)
+
     def _note_generation(self) -> None:
         if self.transactions is not None:
             self.transactions.generation = self.consumer.group_metadata()
@@ -159,7 +187,7 @@ class Session:
     def _spill(self, spilling: Spilling, by_track: dict[Track, list[Record]], plan: Plan) -> None:
         for track in [track for track in by_track if (track.topic, track.partition) in plan.over]:
             records = by_track.pop(track)
-            spilling.put(records)
+            self.assignment.ask(lambda: spilling.put(records))  # noqa: B023
             with self.engine.lock:
                 for record in records:
                     track.progress.finish(track.progress.arrive(record.offset()))
@@ -192,7 +220,11 @@ class Session:
         return given
 
     def _revoked(self, partitions: list[Any]) -> None:
-        self.assignment.taken(partitions)
+        until = monotonic() + self._spec.drain_ms / 1000
+        if self._spec.delivery == "at_most_once":
+            # It is committed, so nobody else runs it; what is left at the end is lost.
+            self._drain(self.assignment.of(partitions), until)
+        self.assignment.taken(partitions, max(0, int((until - monotonic()) * 1000)))
         self._gate.forget((gone.topic, gone.partition) for gone in partitions)
 
     def _lost(self, partitions: list[Any]) -> None:

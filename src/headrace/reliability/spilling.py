@@ -98,7 +98,8 @@ class Spilling:
                 self._execution.spec.identify(message),
                 lambda tx: self._store.spill.done(tx, [seq]),
             )
-        except Exception as error:
+        except BaseException as error:
+            # A handler that calls sys.exit() ends neither this thread nor the process.
             if is_away(error):
                 raise
             self._engine.failures.give_up(message, error, 1)

@@ -76,7 +76,7 @@ def unavailable(error: BaseException) -> StoreUnavailable | None:
     if isinstance(original, sqlite3.Error):
         code = getattr(original, "sqlite_errorcode", None)
         hint = _SQLITE_HINTS.get(code & 0xFF) if code is not None else None
-    elif type(original).__module__.partition(".")[0] == "psycopg":
+    elif _is_of_psycopg(original):
         hint = _postgres_hint(original)
     else:
         hint = None
@@ -85,6 +85,21 @@ def unavailable(error: BaseException) -> StoreUnavailable | None:
     # The server's message may go on with details and a position; the first line says it.
     first_line = str(original).partition("\n")[0]
     return StoreUnavailable(f"the store is not available: {first_line}", hint)
+
+
+def is_foreign(error: BaseException, kind: str) -> bool:
+    """Whether an error within a writing transaction of a store can only be another database's."""
+    original: Any = error.orig if isinstance(error, exc.DBAPIError) else error
+    if isinstance(original, sqlite3.Error):
+        code = getattr(original, "sqlite_errorcode", None)
+        # The store's own transaction has SQLite's lock from the beginning: it waits for nobody.
+        is_busy = code is not None and code & 0xFF == sqlite3.SQLITE_BUSY
+        return kind != "sqlite" or is_busy
+    return kind == "sqlite" and _is_of_psycopg(original)
+
+
+def _is_of_psycopg(error: BaseException) -> bool:
+    return type(error).__module__.partition(".")[0] == "psycopg"
 
 
 def _postgres_hint(error: Any) -> str | None:

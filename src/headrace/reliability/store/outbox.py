@@ -129,18 +129,21 @@ class Outbox:
 
     def look_for_overdue(self, tx: Transaction, sends_max: int, limit: int) -> Overdue:
         """Make the unconfirmed pending again, or failed after so many sends."""
+        # Asked once more by the update itself: PostgreSQL looks at a row again that was confirmed
+        # while this waited for it, but not at what the inner query has found.
+        is_overdue = "due_ms <= :now_ms AND state = 'sent'"
         given_up = tx.execute(
             "UPDATE headrace_outbox SET state = 'failed', due_ms = NULL, "
             "error = 'not confirmed after ' || sends || ' sends' WHERE seq IN "
-            "(SELECT seq FROM headrace_outbox WHERE due_ms <= :now_ms AND state = 'sent' "
-            "AND sends >= :sends_max ORDER BY due_ms LIMIT :limit) RETURNING id",
+            f"(SELECT seq FROM headrace_outbox WHERE {is_overdue} AND sends >= :sends_max "
+            f"ORDER BY due_ms LIMIT :limit) AND {is_overdue} RETURNING id",
             {"now_ms": tx.now_ms, "sends_max": sends_max, "limit": limit},
         )
         failed = sorted(given_up.scalars())
         again = tx.execute(
             "UPDATE headrace_outbox SET state = 'pending', due_ms = NULL WHERE seq IN "
-            "(SELECT seq FROM headrace_outbox WHERE due_ms <= :now_ms AND state = 'sent' "
-            "AND sends < :sends_max ORDER BY due_ms LIMIT :limit)",
+            f"(SELECT seq FROM headrace_outbox WHERE {is_overdue} AND sends < :sends_max "
+            f"ORDER BY due_ms LIMIT :limit) AND {is_overdue}",
             {"now_ms": tx.now_ms, "sends_max": sends_max, "limit": limit},
         )
         return Overdue(again.rowcount, failed)
@@ -228,7 +231,9 @@ class Outbox:
         with self._begin() as tx:
             return tx.execute(
                 "DELETE FROM headrace_outbox WHERE seq IN (SELECT seq FROM headrace_outbox "
-                "WHERE done_ms < :before_ms ORDER BY done_ms LIMIT :limit)",
+                # Once more, for what a person has had sent again while this waited for the row.
+                "WHERE done_ms < :before_ms ORDER BY done_ms LIMIT :limit) "
+                "AND done_ms < :before_ms",
                 {"before_ms": before_ms, "limit": limit},
             ).rowcount
 

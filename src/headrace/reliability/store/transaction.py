@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 from sqlalchemy import Connection, CursorResult, Executable, RootTransaction, TextClause, text
 from sqlalchemy.exc import SQLAlchemyError
 
-from headrace.reliability.store.errors import TransactionBroken, unavailable
+from headrace.reliability.store.errors import TransactionBroken, is_foreign, unavailable
 from headrace.reliability.store.headers import GivenHeaders
 from headrace.reliability.store.outgoing import Outgoing, insert_all, outgoing
 
@@ -137,7 +137,9 @@ class Transaction:
                 self._commit()
             else:
                 self._roll_back()
-                raise_known(error)
+                # A handler's trouble with a database of its own says nothing about the store.
+                if not (self._write and is_foreign(error, self.kind)):
+                    raise_known(error)
         finally:
             try:
                 self._close()
