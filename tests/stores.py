@@ -22,7 +22,7 @@ from headrace.testing import BrokerThread
 PAIRS = (("headrace", "sqlite"), ("apache", "postgres"))
 ALL_PAIRS = (*PAIRS, ("headrace", "postgres"), ("apache", "sqlite"))
 DATABASES = ("sqlite", "postgres")
-TIMEOUT_SECONDS = 30.0
+TIMEOUT_SECONDS = 60.0
 
 _numbers = itertools.count(1)
 

@@ -44,7 +44,7 @@ SETTINGS: dict[str, object] = {
 }
 NONE = ErrorCode.NONE
 BOTH = pytest.mark.parametrize("since", [False, True], ids=["v1", "v2"])
-WAIT_SECONDS = 10
+WAIT_SECONDS = 60
 
 
 def known(asker: Asker, transactional_id: str = "tx") -> Transaction | None:

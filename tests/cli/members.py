@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from confluent_kafka import Consumer, TopicPartition
 
-TIMEOUT_SECONDS = 30.0
+TIMEOUT_SECONDS = 60.0
 
 
 class Member:

@@ -20,7 +20,7 @@ from headrace.protocol.api.produce import (
 from headrace.protocol.batch import build_batch
 from headrace.protocol.records import Record
 
-TIMEOUT_SECONDS = 30.0
+TIMEOUT_SECONDS = 60.0
 # The last version in which a producer adds a partition to its transaction by a request of its own.
 EXPLICIT_VERSION = 11
 

@@ -7,7 +7,7 @@ import time
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-TIMEOUT_SECONDS = 20.0
+TIMEOUT_SECONDS = 60.0
 NEW_COORDINATOR = (
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError.COORDINATOR_NOT_AVAILABLE,

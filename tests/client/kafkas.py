@@ -11,7 +11,7 @@ from typing import Any
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
-TIMEOUT_SECONDS = 30.0
+TIMEOUT_SECONDS = 60.0
 
 _numbers = itertools.count(1)
 

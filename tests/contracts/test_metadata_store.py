@@ -29,7 +29,7 @@ from headrace.metadata.store import (
     StoreUnavailableError,
 )
 
-WAIT_SECONDS = 10
+WAIT_SECONDS = 60
 SESSION_MS = 6_000
 
 

@@ -22,7 +22,7 @@ from headrace.reliability.store import (
 )
 
 BILLS = Table("bills", MetaData(), Column("id", Integer, primary_key=True), Column("name", String))
-WAIT_SECONDS = 30
+WAIT_SECONDS = 60
 
 
 @pytest.fixture

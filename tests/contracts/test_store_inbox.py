@@ -12,7 +12,7 @@ from tests.reliability.moments import Moments
 from headrace.reliability.store import Store, open_store
 from headrace.reliability.store.inbox import InboxRow
 
-WAIT_SECONDS = 30
+WAIT_SECONDS = 60
 
 
 @pytest.fixture

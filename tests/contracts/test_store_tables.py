@@ -14,7 +14,7 @@ from headrace.reliability.store import Fenced, Store, open_store
 from headrace.reliability.store.leases import drop_lease, take_lease
 from headrace.reliability.store.offsets import Place
 
-WAIT_SECONDS = 30
+WAIT_SECONDS = 60
 ORDERS = ("orders", 0)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-START_SECONDS = 30.0
+START_SECONDS = 60.0
 
 
 def free_port() -> int:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tests.faults.nursery import Nursery
 
 NOTE = "died-at"
+# How often, and how long each time, a death is waited for before there is more to do.
+DEATH_TURNS = 20
+DEATH_TURN_SECONDS = 5.0
 
 
 class ShopProcess:
@@ -29,12 +32,16 @@ class ShopProcess:
         self._child.signal(signal.SIGTERM)
         return self._child.wait()
 
-    def wait_died(self, step: str) -> None:
-        """Wait until the process has killed itself at a step."""
-        try:
-            status = self._child.wait()
-        except TimeoutError:
-            raise AssertionError(f"it did not die at {step}: {self.complaint()}") from None
+    def wait_died(self, step: str, meanwhile: Callable[[], None] = lambda: None) -> None:
+        """Wait until the process has killed itself at a step, with more for it to do meanwhile."""
+        for _ in range(DEATH_TURNS):
+            try:
+                status = self._child.wait(DEATH_TURN_SECONDS)
+                break
+            except TimeoutError:
+                meanwhile()
+        else:
+            raise AssertionError(f"it did not die at {step}: {self.complaint()}")
         died_at = self.note.read_text() if self.note.exists() else "nowhere"
         assert status == -signal.SIGKILL, self.complaint()
         assert died_at == step, f"it died at {died_at}, not at {step}"

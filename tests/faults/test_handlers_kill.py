@@ -60,9 +60,10 @@ def kill_at_every_step(
         # The relay may do all it has in one turn.
         nth = 1 if step in RELAYED else world.chance.randint(1, 3)
         app = world.start([Fault(step.name, nth)])
-        # Enough of each fate that every step is passed.
+        # Enough of each fate that every step is passed; some more where all of them were done
+        # in fewer turns than the step wants.
         world.order(orders_per_kill, flaky=flaky, poison=poison)
-        app.wait_died(step.name)
+        app.wait_died(step.name, lambda: world.order(ORDERS_PER_KILL, flaky=FLAKY, poison=POISON))
         world.kills += 1
     app = world.start()
     assert world.finish(), app.complaint()
@@ -71,7 +72,7 @@ def kill_at_every_step(
     assert app.stop() == 0
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_an_app_killed_at_every_step_loses_and_repeats_nothing(
     tmp_path: Path, nursery: Nursery, broker: BrokerProcess
 ) -> None:
@@ -80,7 +81,7 @@ def test_an_app_killed_at_every_step_loses_and_repeats_nothing(
 
 
 @needs_postgres
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_on_apache_kafka_and_postgresql_too(tmp_path: Path, nursery: Nursery) -> None:
     settings = dict(setting.split("=") for setting in BROKER_SETTINGS)
     with (
@@ -92,7 +93,7 @@ def test_on_apache_kafka_and_postgresql_too(tmp_path: Path, nursery: Nursery) ->
         kill_at_every_step(world, HANDLER_STEPS[::5])
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_a_relay_of_its_own_is_killed_at_every_step(
     tmp_path: Path, nursery: Nursery, broker: BrokerProcess
 ) -> None:
@@ -102,14 +103,14 @@ def test_a_relay_of_its_own_is_killed_at_every_step(
             if number == 0:
                 app = world.start()
             world.order(ORDERS_PER_KILL)
-            relay.wait_died(step.name)
+            relay.wait_died(step.name, lambda: world.order(ORDERS_PER_KILL))
         relay = world.start_relay()
         assert world.finish(), app.complaint() + relay.complaint()
         assert world.anomalies() == []
         assert relay.stop() == 0
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_a_process_takes_over_from_one_that_was_killed(
     tmp_path: Path, nursery: Nursery, broker: BrokerProcess
 ) -> None:

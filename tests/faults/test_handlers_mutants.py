@@ -13,7 +13,7 @@ from tests.faults.processes import BrokerProcess
 from tests.faults.shop_world import BROKER_SETTINGS, ShopWorld
 from tests.faults.steps import Fault
 
-STILL_SECONDS = 4.0
+STILL_SECONDS = 8.0
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def test_a_mutant_is_caught(
         world.order(case.orders, flaky=case.flaky, poison=case.poison, others=case.others)
         app = world.start([case.fault] if case.fault else [], mutant=mutant)
         if case.fault:
-            app.wait_died(case.fault.step)
+            app.wait_died(case.fault.step, lambda: world.order(case.orders, others=case.others))
             app = world.start(mutant=mutant)
         world.finish(still_seconds=STILL_SECONDS)
         found = {anomaly.name for anomaly in world.anomalies()}

@@ -34,7 +34,7 @@ from headrace.protocol.errors import ErrorCode
 PARTITIONS = 2
 GROUP = "g"
 NONE = ErrorCode.NONE
-WAIT_SECONDS = 20
+WAIT_SECONDS = 60
 CRASH_POINTS_MIN = 100
 DATA = "/data"
 LOGS = ("__transaction_state-0", "__consumer_offsets-0", "t-0", "t-1")

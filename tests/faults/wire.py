@@ -31,7 +31,7 @@ from headrace.protocol.headers import (
 )
 from headrace.protocol.schema import Message
 
-ANSWER_SECONDS = 10.0
+ANSWER_SECONDS = 60.0
 LENGTH = Struct(">i")
 PRODUCE_VERSION = 9
 FETCH_VERSION = 12

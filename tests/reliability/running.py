@@ -9,7 +9,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-WAIT_SECONDS = 30.0
+WAIT_SECONDS = 60.0
 # Between two looks at a condition.
 LOOK_SECONDS = 0.01
 

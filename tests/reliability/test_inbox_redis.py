@@ -13,7 +13,7 @@ from tests.redis_server import RedisServer
 from headrace.reliability.redis_inbox import RedisInbox
 from headrace.reliability.store import StoreUnavailable
 
-WAIT_SECONDS = 10.0
+WAIT_SECONDS = 60.0
 
 Make = Callable[..., RedisInbox]
 

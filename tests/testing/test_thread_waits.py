@@ -9,7 +9,7 @@ import pytest
 
 from headrace.testing import VirtualClock
 
-WAIT_SECONDS = 30
+WAIT_SECONDS = 60
 HOUR_MS = 3_600_000
 
 

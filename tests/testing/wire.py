@@ -12,7 +12,7 @@ from headrace.protocol.codec import decode, encode
 from headrace.protocol.headers import RequestHeader, request_header_version, response_header_version
 from headrace.protocol.schema import Message
 
-TIMEOUT_SECONDS = 30.0
+TIMEOUT_SECONDS = 60.0
 
 
 class Wire:

@@ -24,7 +24,7 @@ from headrace.protocol.records import Record
 from headrace.protocol.schema import Message
 from headrace.storage import FileSystem
 
-WAIT_SECONDS = 20
+WAIT_SECONDS = 60
 
 ResponseT = TypeVar("ResponseT", bound=Message)
 

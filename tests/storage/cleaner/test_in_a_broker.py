@@ -19,7 +19,7 @@ SETTINGS = {
     "log.flush.offset.checkpoint.interval.ms": 50,
 }
 KEYS = 50
-WAIT_SECONDS = 30.0
+WAIT_SECONDS = 60.0
 
 
 def until(condition: Callable[[], bool]) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from headrace.broker.workers import WorkerError, Workers
 
-DEADLINE_SECONDS = 20.0
+DEADLINE_SECONDS = 60.0
 
 
 @asynccontextmanager
