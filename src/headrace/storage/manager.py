@@ -390,10 +390,11 @@ class LogManager:
             for log_dir in self.dirs
             if log_dir.offline is None
         }
-        # A copy, made in one step: the logs' own thread goes on meanwhile.
-        placed = self.moves.places()
-        for log, log_dir in self._dir_of.copy().items():
-            placed.append((log, log_dir, points.get(log, log.recovery_point)))
+        with self.moves.placing:
+            placed = self.moves.places()
+            # A copy, made in one step: the logs' own thread goes on meanwhile.
+            for log, log_dir in self._dir_of.copy().items():
+                placed.append((log, log_dir, points.get(log, log.recovery_point)))
         # First the other place of those that move: a crash decides which of the two counts.
         for log, log_dir, point in placed:
             if log_dir in files:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,8 @@ class Moves:
     def __init__(self, manager: LogManager) -> None:
         self._manager = manager
         self._by_log: dict[Log, Move] = {}
+        #: Held while a log changes its place, and by whoever reads places with recovery points.
+        self.placing = threading.Lock()
         #: What a crash or a stop has interrupted, to be begun again.
         self.wanted: list[tuple[Place, LogDir]] = []
 
@@ -42,7 +45,7 @@ class Moves:
         return settlement.leftovers
 
     def places(self) -> list[tuple[Log, LogDir, int]]:
-        """Both log dirs of each log that moves, with the recovery point there; on any thread."""
+        """Both log dirs of each log that moves, with the recovery point there; with `placing`."""
         places = []
         for move in self:
             places.append((move.log, move.source, move.old_recovery_point))
@@ -72,8 +75,9 @@ class Moves:
 
     def swap(self, move: Move) -> None:
         """Let a log go on where it was to move to; raises OSError, and then it has not moved."""
-        move.swap()
-        self._manager.has_moved(move.log, move.target)
+        with self.placing:
+            move.swap()
+            self._manager.has_moved(move.log, move.target)
 
     def _arrived(self, move: Move) -> None:
         """Let go of the old folder; durable when `finish` has run."""
