@@ -124,6 +124,28 @@ def test_paused_partitions_rest_and_resume(kafka: Kafka) -> None:
         assert read_values(consumer, 2) == ["paused0", "paused1"]
 
 
+def test_a_partition_that_went_while_it_was_paused_is_read_when_it_comes_again(
+    kafka: Kafka,
+) -> None:
+    topic = kafka.topic("roused", 2)
+    settings = {**kafka.quiet, **EARLIEST, "partition.assignment.strategy": "range"}
+    with Consumer(settings, group=f"g-{topic}") as first:
+        join(first, topic, 2)
+        first.pause([(topic, 0), (topic, 1)])
+        with Consumer(settings, group=f"g-{topic}") as second:
+            second.subscribe(topic)
+            until(
+                lambda: (
+                    first.poll_batch(1, 0.05)
+                    or second.poll_batch(1, 0.05)
+                    or (len(first.assignment()) == len(second.assignment()) == 1)
+                )
+            )
+        kafka.fill(topic, 1, partition=0, word="a")
+        kafka.fill(topic, 1, partition=1, word="b")
+        assert sorted(read_values(first, 2)) == ["a0", "b0"]
+
+
 def test_auto_commit_commits_what_the_caller_is_done_with(kafka: Kafka) -> None:
     topic = kafka.topic("auto")
     group = f"g-{topic}"

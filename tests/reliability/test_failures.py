@@ -278,6 +278,24 @@ def test_a_crash_between_parked_and_committed_changes_nothing(
     assert [parked.message.offset for parked in again.parked] == [1, 2]
 
 
+def test_a_message_that_dies_in_the_table_before_it_comes_again_stays_dead(
+    begin: Begin, shop: Shop, clock: VirtualClock
+) -> None:
+    shop.broken = {1}
+    begin(spec_of(retry=PARKING)).receive(message(1))
+    # A crash before the commit: it comes again, but behind a backlog, and the job is faster.
+    again = begin(spec_of(retry=PARKING))
+    while again.parked:
+        clock.advance(REFRESH_MS)
+        again.job.step()
+    again.failures.refresh()
+    shop.broken = set()
+    again.receive(message(2))
+    again.receive(message(1))
+    assert shop.done == [2]
+    assert [letter.message.offset for letter in again.letters] == [1]
+
+
 def test_a_message_without_order_that_comes_again_is_not_run_beside_its_retry(
     begin: Begin, shop: Shop, clock: VirtualClock
 ) -> None:

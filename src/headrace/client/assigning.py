@@ -52,6 +52,8 @@ class Assigning:
         self.is_closing = False
         # Whether a listener is running.
         self.is_listening = False
+        # Called with partitions that are not read any more, or from another place.
+        self.on_left: Callable[[list[Place]], object] = len
         self._client = client
         self._offsets = offsets
         self._commits = commits
@@ -63,6 +65,7 @@ class Assigning:
         self._is_subscribed = False
         self._starting: dict[Place, Any] = {}
         self._paused: list[Any] = []
+        self._resting: set[Place] = set()
 
     def subscribe(
         self,
@@ -106,14 +109,18 @@ class Assigning:
                     places.append((it.topic, it.partition))
         starts += self._begin(places)
         self._is_subscribed = False
+        self.on_left(list(self.owned))
+        self._rouse(self.owned)
         self._client.assign(starts)
         self.owned = _begun(starts)
 
     def unassign(self) -> None:
         """Leave the group, or let go of what was taken."""
         self._watched.clear()
+        self._rouse(self.owned)
         self._client.unsubscribe()
         self._client.unassign()
+        self.on_left(list(self.owned))
         self.owned.clear()
 
     def watch(self) -> None:
@@ -149,9 +156,11 @@ class Assigning:
                 time.sleep(0.01)
         if self._consumed is not None:
             self._consumed.move((topic, partition), offset)
+        self.on_left([(topic, partition)])
 
     def begin_again(self, topic: str, partition: int, offset: int) -> None:
         """Read a partition from another offset after the library has given up on its own."""
+        self.on_left([(topic, partition)])
         if self._is_cooperative or not self._is_subscribed:
             self._client.incremental_unassign([TopicPartition(topic, partition)])
             self._client.incremental_assign([TopicPartition(topic, partition, offset)])
@@ -169,7 +178,12 @@ class Assigning:
         if self.is_listening:
             self._paused += partitions
         else:
-            self._client.pause(partitions)
+            self._rest(partitions)
+
+    def resume(self, partitions: list[Any]) -> None:
+        """Read from these again."""
+        self._resting.difference_update((it.topic, it.partition) for it in partitions)
+        self._client.resume(partitions)
 
     @contextmanager
     def _keep_failure(self) -> Iterator[None]:
@@ -229,7 +243,7 @@ class Assigning:
             self.owned = (self.owned if self._is_cooperative else {}) | _begun(starts)
         if self._paused:
             paused, self._paused = self._paused, []
-            self._client.pause(paused)
+            self._rest(paused)
 
     def _leave(self, partitions: list[Any], listener: OnRevoke | None, *, is_lost: bool) -> None:
         places = [(it.topic, it.partition) for it in partitions]
@@ -239,6 +253,7 @@ class Assigning:
                 listener(partitions)
         finally:
             self.is_listening = False
+            self._rouse(places)
             for place in places:
                 self.owned.pop(place, None)
             self.changes += 1
@@ -246,6 +261,17 @@ class Assigning:
                 done = self._consumed.take(places)
                 if not is_lost:
                     self._commit_last(done)
+            self.on_left(places)
+
+    def _rest(self, partitions: list[Any]) -> None:
+        self._resting.update((it.topic, it.partition) for it in partitions)
+        self._client.pause(partitions)
+
+    def _rouse(self, places: Iterable[Place]) -> None:
+        """Let partitions go unpaused: the library would not read them if they came again."""
+        resting = [TopicPartition(*place) for place in places if place in self._resting]
+        if resting:
+            self.resume(resting)
 
     def commit_done(self) -> None:
         """Commit all that the caller has been given, and wait for it."""

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from confluent_kafka import Consumer as LibraryConsumer
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
@@ -25,6 +25,11 @@ from headrace.client.serializers import Deserializer
 from headrace.client.settings import Settings, with_bootstrap
 from headrace.client.starts import Offsets, Place, parse_start
 
+if TYPE_CHECKING:
+    from headrace.client.large import LargeMessages
+
+# What the library fetches ahead where records are large; its own default is four times that.
+LARGE_QUEUE_KBYTES = 16_384
 # A consumer that closes tries its last commit for so long.
 CLOSE_SECONDS = 5.0
 # Errors that trying again does not cure.
@@ -61,6 +66,7 @@ class Consumer:
         value_deserializer: str | Deserializer | None = None,
         interceptors: Iterable[Any] = (),
         start: str | datetime | timedelta | None = None,
+        large: LargeMessages | None = None,
     ) -> None:
         settings = read_settings(with_bootstrap(bootstrap), group, start)
         own = settings.own
@@ -72,7 +78,10 @@ class Consumer:
         )
         self._chain = Chain(tuple(interceptors) or own.get("interceptor.classes"))
         self._commits = Commits(self._chain)
-        self._client = LibraryConsumer({**settings.config, "on_commit": self._commits.answered})
+        config = {**settings.config, "on_commit": self._commits.answered}
+        if large is not None:
+            config.setdefault("queued.max.messages.kbytes", LARGE_QUEUE_KBYTES)
+        self._client = LibraryConsumer(config)
         self._offsets = Offsets(self._client, settings.api_timeout_s, settings.config)
         beginnings = None
         if self.group is not None:
@@ -96,6 +105,10 @@ class Consumer:
             is_cooperative=settings.is_cooperative,
             consumed=self._consumed,
         )
+        self._large = None if large is None else large.receiver(settings.config)
+        if self._large is not None:
+            self._commits.floors = self._large.floors
+            self._assigning.on_left = self._large.forget
         self._is_batching = False
         self._is_closed = False
         # Read already, and to be returned by the next poll.
@@ -143,6 +156,8 @@ class Consumer:
 
         UndecodableRecord if a deserialiser refuses it; the next poll goes on behind it.
         """
+        if self._large is not None:
+            return self._poll_whole(timeout_s)
         self._begin_poll()
         if self._held:
             message = self._held.pop(0)
@@ -155,6 +170,20 @@ class Consumer:
         if message.error() is not None:
             self._on_error(message)
             return None
+        return self._returned(message)
+
+    def _poll_whole(self, timeout_s: float) -> Any:
+        """The same with large messages among the records, which are many polls each."""
+        deadline_s = time.monotonic() + timeout_s
+        while True:
+            self._begin_poll()
+            found = self._whole(self._consume(1, max(0.0, deadline_s - time.monotonic())))
+            if found:
+                return self._returned(found[0])
+            if time.monotonic() >= deadline_s:
+                return None
+
+    def _returned(self, message: Any) -> Any:
         if self._consumed is not None:
             self._consumed.returned([message])
         if self._decoder:
@@ -173,10 +202,7 @@ class Consumer:
         """
         self._begin_poll()
         messages = self._consume(max_records or self._settings.poll_records_max, timeout_s)
-        for message in messages:
-            if message.error() is not None:
-                messages = self._without_errors(messages)
-                break
+        messages = self._whole(messages)
         if self._consumed is not None:
             self._consumed.returned(messages)
         if self._decoder:
@@ -200,7 +226,7 @@ class Consumer:
 
     def resume(self, partitions: Iterable[Any]) -> None:
         """Read from these partitions again."""
-        self._client.resume(_partitions(partitions))
+        self._assigning.resume(_partitions(partitions))
 
     def commit_sync(self, offsets: Places | None = None) -> None:
         """Commit offsets (of the next records to read), or all returned so far; wait for it.
@@ -256,6 +282,8 @@ class Consumer:
         finally:
             self._assigning.is_closing = True
             self._client.close()
+            if self._large is not None:
+                self._large.close()
             self._chain.tell("close")
         if self._assigning.failure is not None:
             self._raise_failure([])
@@ -293,6 +321,14 @@ class Consumer:
         if assigning.failure is not None:
             self._raise_failure(messages)
         return messages
+
+    def _whole(self, messages: list[Any]) -> list[Any]:
+        """Without errors, and with large messages in place of their records."""
+        for message in messages:
+            if message.error() is not None:
+                messages = self._without_errors(messages)
+                break
+        return messages if self._large is None else self._large.admit(messages)
 
     def _still_owned(self, messages: list[Any]) -> list[Any]:
         """Without what belongs to another member since partitions were taken away."""

@@ -8,7 +8,12 @@ from collections.abc import Callable, Iterable
 from itertools import count
 from typing import TYPE_CHECKING
 
-from headrace.reliability.dead_letters import RESENT_HEADER, DeadLetters, without_ours
+from headrace.reliability.dead_letters import (
+    RESENT_HEADER,
+    DeadLetters,
+    as_it_is,
+    without_ours,
+)
 from headrace.reliability.errors import HandlerError
 from headrace.reliability.fingerprints import describe
 from headrace.reliability.message import ID_HEADER, Message
@@ -29,6 +34,7 @@ if TYPE_CHECKING:
     from headrace.reliability.alarms import Alarms
     from headrace.reliability.clock import Clock
     from headrace.reliability.handlers import HandlerSpec
+    from headrace.reliability.large.keeping import Keeping
     from headrace.reliability.store import Store
     from headrace.reliability.store.retries import ParkedMessage
 
@@ -56,6 +62,7 @@ class Failures:
         clock: Clock,
         alarms: Alarms,
         *,
+        keeping: Keeping | None = None,
         chance: Callable[[], float] = random.random,
     ) -> None:
         check_policy(spec, has_store=store is not None)
@@ -64,7 +71,9 @@ class Failures:
         self._producer = producer
         self._clock = clock
         self._chance = chance
-        self.dead_letters = DeadLetters(spec, store, producer, clock, alarms)
+        self._keep = as_it_is if keeping is None else keeping.keep
+        self._open = as_it_is if keeping is None else keeping.open
+        self.dead_letters = DeadLetters(spec, store, producer, clock, alarms, keeping)
         # Called when a message was parked, so that the retry job knows when to wake up.
         self.on_parked: Callable[[], None] = _nothing
         self._lock = threading.Lock()
@@ -100,10 +109,11 @@ class Failures:
         attempts = parked.attempts + 1
         step = self.step(error, attempts)
         failure = describe(error, self._spec.name)
-        if isinstance(step, SendAgain) and not self._send_again(parked.message, attempts):
+        message = self._open(parked.message)
+        if isinstance(step, SendAgain) and not self._send_again(message, attempts):
             step = DeadLetter()
         if isinstance(step, DeadLetter):
-            self.dead_letters.bury(parked.message, failure, attempts, parked)
+            self.dead_letters.bury(message, failure, attempts, parked)
             return
         with self._store.begin() as tx:
             if isinstance(step, SendAgain):
@@ -121,17 +131,16 @@ class Failures:
         wanted = list(partitions)
         parked = self._store.retries.places(self._spec.name, topic, wanted)
         dead = self._store.dead_letters.places(self._spec.name, topic, wanted)
-        # What was put away without a lane holds up nothing, but may come again itself.
-        alone = set(dead)
+        # Each may come again itself, and by then a parked one may have become a dead letter.
+        put_away = set(dead)
         with self._lock:
             for partition, offset, key in parked:
+                put_away.add((partition, offset))
                 place = self._place(topic, partition, offset, key)
-                if isinstance(place[2], int):
-                    alone.add((partition, offset))
-                else:
+                if not isinstance(place[2], int):
                     self._held[place] = next(self._parkings)
             for number in wanted:
-                offsets = [offset for partition, offset in alone if partition == number]
+                offsets = [offset for partition, offset in put_away if partition == number]
                 self._repeats.add(topic, number, offsets)
             self._repeats_until_ms = self._clock.monotonic_ms() + REPEATS_MS
 
@@ -166,9 +175,10 @@ class Failures:
         assert self._store is not None
         handler = self._spec.name
         lane = self._lane(message)
+        kept = self._keep(message)
         with self._store.begin() as tx:
             is_dead = self._store.dead_letters.has(tx, handler, message)
-            is_parked = not is_dead and self._store.retries.park_behind(tx, handler, message, lane)
+            is_parked = not is_dead and self._store.retries.park_behind(tx, handler, kept, lane)
         with self._lock:
             self._repeats.done(message.topic, message.partition, message.offset)
             if not (is_dead or is_parked):
@@ -201,8 +211,9 @@ class Failures:
         lane = self._lane(message)
         failure = describe(error, self._spec.name)
         next_ms = self._clock.now_ms() + delay_ms
+        kept = self._keep(message)
         with store.begin() as tx:
-            store.retries.park(tx, self._spec.name, message, lane, failure, attempts, next_ms)
+            store.retries.park(tx, self._spec.name, kept, lane, failure, attempts, next_ms)
         self._hold(message)
 
     def _hold(self, message: Message) -> None:
@@ -222,7 +233,7 @@ class Failures:
         ]
         try:
             self._producer.send_and_wait(
-                message.topic, message.value, key=message.key, headers=headers
+                message.topic, message.body, key=message.key, headers=headers
             )
         except Exception as refusal:
             if is_hopeless(refusal):

@@ -15,6 +15,7 @@ class Repeats:
 
     def __init__(self) -> None:
         self._offsets: dict[tuple[str, int], set[int]] = {}
+        self._last: dict[tuple[str, int], int] = {}
         self._met: set[tuple[str, int]] = set()
 
     def __bool__(self) -> bool:
@@ -26,6 +27,7 @@ class Repeats:
         self._met.discard((topic, partition))
         if expected:
             self._offsets[topic, partition] = expected
+            self._last[topic, partition] = max(expected)
 
     def forget(self, topic: str, partition: int) -> None:
         """Expect nothing more of a partition."""
@@ -51,6 +53,6 @@ class Repeats:
             self._met.add(place)
             offsets = {old for old in offsets if old > offset - NEAR_MESSAGES}
             self._offsets[place] = offsets
-        if not offsets or offset > max(offsets) + FAR_MESSAGES:
+        if not offsets or offset > self._last[place] + FAR_MESSAGES:
             self.forget(*place)
         return is_known
