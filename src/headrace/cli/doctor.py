@@ -5,12 +5,15 @@ from __future__ import annotations
 import importlib
 import os
 import platform
+import re
 import resource
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -23,6 +26,8 @@ FILES_WANTED = 10_000
 FREE_BYTES_WANTED = 1 << 30
 SYNC_MS_WANTED = 20.0
 SYNC_ROUNDS = 20
+JAVA_WANTED = 17
+JAVA_SECONDS = 20
 
 Verdict = tuple[bool, str]
 
@@ -45,6 +50,7 @@ def doctor(
         "open files": _open_files,
         "free disk": lambda: _free_disk(folder),
         "sync to disk": lambda: _sync(folder),
+        "java": lambda: _java(find_spec("pyspark") is not None),
     }
     rows = []
     for name, check in checks.items():
@@ -94,6 +100,26 @@ def _sync(folder: Path) -> Verdict:
         return False, f"cannot write in {folder}: {error.strerror}"
     median_ms = sorted(took_ms)[SYNC_ROUNDS // 2]
     return median_ms <= SYNC_MS_WANTED, f"{median_ms:.2f} ms in {folder}"
+
+
+def _java(is_needed: bool) -> Verdict:
+    """Spark runs on it, and nothing else here does."""
+    advice = f"install {JAVA_WANTED} or newer: apt-get install default-jre-headless"
+    if not is_needed:
+        advice = f"only pipelines on Spark want {JAVA_WANTED} or newer"
+    program = shutil.which("java")
+    if program is None:
+        return not is_needed, f"not found; {advice}"
+    try:
+        told = subprocess.run(
+            [program, "-version"], capture_output=True, text=True, timeout=JAVA_SECONDS, check=False
+        ).stderr
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return not is_needed, f"{error}; {advice}"
+    found = re.search(r'version "(\d+)([^"]*)"', told)
+    if found is None or int(found[1]) < JAVA_WANTED:
+        return not is_needed, f"{told.splitlines()[0] if told else 'says nothing'}; {advice}"
+    return True, f"{found[1]}{found[2]}"
 
 
 def _nearest_existing(folder: Path) -> Path:
