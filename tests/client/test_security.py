@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import (
     AdminClient,
     ScramCredentialInfo,
@@ -17,6 +18,7 @@ from confluent_kafka.admin import (
 from tests.apache_kafka import QUICK_JVM, ApacheKafka
 
 from headrace.client.cluster import Cluster
+from headrace.client.raw import RawReader
 from headrace.client.security import Security
 from headrace.protocol.errors import ErrorCode, KafkaError
 
@@ -122,3 +124,17 @@ def test_a_stranger_stays_outside(kafka: ApacheKafka, certificate: Path) -> None
         brokers(kafka, {**admin, "ssl.ca.location": "probe"})
     with pytest.raises(OSError, match=r"Kafka protocol|closed the connection|reset"):
         brokers(kafka, {})
+
+
+@pytest.mark.long
+def test_whole_batches_are_fetched_by_tls(kafka: ApacheKafka, certificate: Path) -> None:
+    settings = as_admin(certificate)
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "log_level": 0, **settings})
+    producer.produce("secret", b"value")
+    assert producer.flush(30) == 0
+    with (
+        Cluster([("127.0.0.1", kafka.port)], Security(settings), timeout_s=30.0) as cluster,
+        RawReader(cluster, "secret", 0) as reader,
+    ):
+        [fetched] = reader.fetch(0, 1)
+    assert [header.record_count for _, header in fetched.batches] == [1]

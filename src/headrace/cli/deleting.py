@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from headrace.cli.errors import CliError
-from headrace.cli.group_offsets import read_committed
 from headrace.cli.partition_sets import Selection, is_selected
 from headrace.client.cluster import Cluster, CoordinatorOf
+from headrace.client.groups import read_committed
 from headrace.client.refusals import refused
 from headrace.protocol.api.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from headrace.protocol.api.offset_delete import (

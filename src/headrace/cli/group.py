@@ -10,13 +10,7 @@ import typer
 from headrace.cli import group_delete, group_rebalance, group_seek
 from headrace.cli.arguments import GroupsArgument
 from headrace.cli.cluster import open_cluster
-from headrace.cli.connection import (
-    BootstrapOption,
-    PropertyOption,
-    admin_client,
-    client_config,
-    client_errors,
-)
+from headrace.cli.connection import BootstrapOption, PropertyOption
 from headrace.cli.output import Output, OutputOption, show_json, show_rows
 from headrace.cli.partition_sets import show_partitions
 
@@ -66,10 +60,10 @@ def list_groups(
     properties: PropertyOption = None,
 ) -> None:
     """List groups of every kind."""
-    from headrace.cli import group_names
+    from headrace.client import groups
 
     with open_cluster(bootstrap, properties) as cluster:
-        found = group_names.list_groups(cluster)
+        found = groups.list_groups(cluster)
     rows = [
         {
             "group": row.group,
@@ -99,16 +93,11 @@ def describe(
     properties: PropertyOption = None,
 ) -> None:
     """Show the state, the members, and the offsets and lag of groups."""
-    from headrace.cli.group_details import add_ages, read_group
+    from headrace.cli.group_details import read_groups
     from headrace.cli.group_names import find_groups
 
-    admin = admin_client(bootstrap, properties)
-    with open_cluster(bootstrap, properties) as cluster, client_errors(bootstrap):
-        details = [read_group(admin, cluster, row) for row in find_groups(cluster, names)]
-        if behind:
-            config = client_config(bootstrap, properties)
-            for detail in details:
-                add_ages(detail["partitions"], config)
+    with open_cluster(bootstrap, properties) as cluster:
+        details = read_groups(cluster, find_groups(cluster, names), behind=behind)
     if output is Output.json:
         show_json(details)
         return

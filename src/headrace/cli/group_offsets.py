@@ -1,33 +1,15 @@
-"""Where groups and partitions stand: committed offsets, first and last ones, offsets by time.
-
-Committed offsets go over our own wire: the library neither waits for a coordinator that is on the
-move nor survives it (librdkafka issue 5040: it crashes).
-"""
+"""Where partitions begin and end, and offsets by time."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headrace.cli.connection import REQUEST_TIMEOUT_SECONDS
-from headrace.client.cluster import Cluster, CoordinatorOf
-from headrace.protocol.api.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-    OffsetCommitResponse,
-)
-from headrace.protocol.api.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from headrace.client.groups import Key
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
-
-# The last versions that ask for one group, and by topic names.
-FETCH_VERSION = 7
-COMMIT_VERSION = 9
-
-Key = tuple[str, int]
 
 
 class Bounds(NamedTuple):
@@ -35,54 +17,6 @@ class Bounds(NamedTuple):
 
     start: int
     end: int
-
-
-def read_committed(cluster: Cluster, group: str) -> dict[Key, int]:
-    """The offsets that a group has committed; nothing for a group that is not there."""
-    answer = cluster.ask_coordinator(
-        CoordinatorOf.GROUP,
-        group,
-        OffsetFetchRequest(group_id=group, topics=None),
-        OffsetFetchResponse,
-        lambda answer: (answer.error_code or _first_error(answer), None),
-        FETCH_VERSION,
-    )
-    places = {
-        (topic.name, partition.partition_index): partition.committed_offset
-        for topic in answer.topics
-        for partition in topic.partitions
-        if partition.committed_offset >= 0
-    }
-    return dict(sorted(places.items()))
-
-
-def commit(cluster: Cluster, group: str, places: dict[Key, int]) -> None:
-    """Commit offsets for a group without members; durable when this returns."""
-    topics = [
-        OffsetCommitRequestTopic(
-            name=topic,
-            partitions=[
-                OffsetCommitRequestPartition(
-                    partition_index=partition, committed_offset=places[topic, partition]
-                )
-                for _, partition in keys
-            ],
-        )
-        for topic, keys in groupby(sorted(places), key=lambda key: key[0])
-    ]
-    cluster.ask_coordinator(
-        CoordinatorOf.GROUP,
-        group,
-        OffsetCommitRequest(group_id=group, topics=topics),
-        OffsetCommitResponse,
-        lambda answer: (_first_error(answer), None),
-        COMMIT_VERSION,
-    )
-
-
-def _first_error(answer: OffsetFetchResponse | OffsetCommitResponse) -> int:
-    codes = (partition.error_code for topic in answer.topics for partition in topic.partitions)
-    return next(filter(None, codes), 0)
 
 
 def read_bounds(admin: AdminClient, keys: Iterable[Key]) -> dict[Key, Bounds]:

@@ -62,8 +62,9 @@ def seek(
 ) -> None:
     """Move a group that has no members to other offsets."""
     from headrace.cli import seek_plan
-    from headrace.cli.group_names import list_groups, no_group
+    from headrace.cli.group_names import no_group
     from headrace.cli.seek_files import write_places
+    from headrace.client.groups import list_groups
 
     target = parse_target(to, round(time.time() * 1000))
     selection = parse_selection(topic, "--topic")

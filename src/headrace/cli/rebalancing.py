@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable
 
 from headrace.cli.errors import CliError
-from headrace.cli.group_names import CLASSIC, EMPTY_STATES, GroupRow
 from headrace.client.cluster import BrokerAddress, Cluster, CoordinatorOf
+from headrace.client.groups import CLASSIC, EMPTY_STATES, GroupRow
 from headrace.client.refusals import refused
 from headrace.client.wire import Wire
 from headrace.protocol.api.describe_groups import (

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from headrace.cli.errors import CliError
-from headrace.cli.group_offsets import Key
+from headrace.client.groups import Key
 
 FORMS = (
     "lines are topic,partition,offset or group,topic,partition,offset; JSON is a list of objects "

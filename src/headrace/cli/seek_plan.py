@@ -11,18 +11,13 @@ from typing import TYPE_CHECKING
 from headrace.cli.connection import REQUEST_TIMEOUT_SECONDS
 from headrace.cli.durations import show_time
 from headrace.cli.errors import CliError
-from headrace.cli.group_offsets import (
-    Bounds,
-    Key,
-    commit,
-    read_bounds,
-    read_committed,
-    read_offsets_at,
-)
+from headrace.cli.group_offsets import Bounds, read_bounds, read_offsets_at
 from headrace.cli.partition_sets import Selection, show_partitions
 from headrace.cli.seek_files import read_places
 from headrace.cli.seek_target import Kind, Target
 from headrace.client.cluster import Cluster
+from headrace.client.group_offsets import commit
+from headrace.client.groups import Key, read_committed
 from headrace.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:

@@ -70,6 +70,10 @@ class Cluster:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Hang up everywhere."""
         for wire in self._wires.values():
             wire.close()
 
@@ -85,6 +89,16 @@ class Cluster:
         """Topics with their partitions: these, or all; one that is not there has an error code."""
         asked = None if names is None else [MetadataRequestTopic(name=name) for name in names]
         return self._metadata(asked).topics
+
+    def leaders(self, topics: Iterable[str]) -> dict[tuple[str, int], BrokerAddress | None]:
+        """Who leads each partition of topics, None where nobody does at the moment."""
+        metadata = self._metadata([MetadataRequestTopic(name=name) for name in topics])
+        brokers = {broker.node_id: broker for broker in _brokers(metadata)}
+        return {
+            (topic.name or "", found.partition_index): brokers.get(found.leader_id)
+            for topic in metadata.topics
+            for found in topic.partitions
+        }
 
     def coordinator(self, of: CoordinatorOf, key: str) -> BrokerAddress:
         """The broker that coordinates a group or a transactional id."""
@@ -147,7 +161,7 @@ class Cluster:
     ) -> AnswerT:
         """Ask the leader of a partition; `refusal` finds error code and message in the answer."""
         return self.insist(
-            lambda: self.ask_broker(self._leader(topic, partition), request, answer), refusal
+            lambda: self.ask_broker(self.leader(topic, partition), request, answer), refusal
         )
 
     def insist(self, attempt: Callable[[], T], refusal: Callable[[T], tuple[int, str | None]]) -> T:
@@ -163,19 +177,15 @@ class Cluster:
                 raise error
             time.sleep(PAUSE_SECONDS)
 
-    def _leader(self, topic: str, partition: int) -> BrokerAddress:
-        metadata = self._metadata([MetadataRequestTopic(name=topic)])
-        leaders = {
-            found.partition_index: found.leader_id
-            for known in metadata.topics
-            for found in known.partitions
-        }
-        if partition not in leaders:
+    def leader(self, topic: str, partition: int) -> BrokerAddress:
+        """Who leads a partition; a KafkaError if nobody does."""
+        leaders = self.leaders([topic])
+        if (topic, partition) not in leaders:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        for broker in _brokers(metadata):
-            if broker.node_id == leaders[partition]:
-                return broker
-        raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)
+        leader = leaders[topic, partition]
+        if leader is None:
+            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)
+        return leader
 
     def _metadata(self, topics: list[MetadataRequestTopic] | None) -> MetadataResponse:
         request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)

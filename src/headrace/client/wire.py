@@ -23,6 +23,7 @@ from headrace.protocol.schema import VERSION_MAX, Message
 
 CLIENT_ID = "headrace"
 FRAME_BYTES_MAX = 1 << 30
+ROOM_BYTES_MAX = 1 << 26
 
 AnswerT = TypeVar("AnswerT", bound=Message)
 
@@ -136,11 +137,16 @@ class Wire:
             raise ConnectionError(f"{self.address} answered something else than was asked")
         return decode(answer, version, frame, body)
 
-    def _exactly(self, size: int) -> bytes:
-        data = bytearray()
-        while len(data) < size:
-            part = self._socket.recv(min(size - len(data), 1 << 20))
-            if not part:
+    def _exactly(self, size: int) -> bytearray:
+        # Received in place, so that whole batches are not copied again before they are decoded;
+        # room is made as it fills up, since the size is only what the other side claims.
+        data = bytearray(min(size, ROOM_BYTES_MAX))
+        filled = 0
+        while filled < size:
+            if filled == len(data):
+                data += bytes(min(size - filled, len(data)))
+            count = self._socket.recv_into(memoryview(data)[filled:])
+            if not count:
                 raise ConnectionError(f"{self.address} closed the connection")
-            data += part
-        return bytes(data)
+            filled += count
+        return data

@@ -32,6 +32,13 @@ class Codec(IntEnum):
     ZSTD = 4
 
 
+_UNPACK_INTO: dict[int, Callable[[Buffer, bytearray | memoryview], int]] = {
+    Codec.GZIP: cramjam.gzip.decompress_into,
+    Codec.LZ4: cramjam.lz4.decompress_into,
+    Codec.ZSTD: cramjam.zstd.decompress_into,
+}
+
+
 class CompressionError(ValueError):
     """The data is not what its codec says, or unpacks to more than the bound."""
 
@@ -65,34 +72,34 @@ def decompress(codec: int, data: Buffer, limit_bytes: int) -> Buffer:
             if len(data) > limit_bytes:
                 raise CompressionError(_too_large(limit_bytes))
             return data
-        case Codec.GZIP:
-            return _decompress_bounded(cramjam.gzip.decompress_into, data, limit_bytes)
         case Codec.SNAPPY:
             return _decompress_snappy(data, limit_bytes)
-        case Codec.LZ4:
-            return _decompress_bounded(cramjam.lz4.decompress_into, data, limit_bytes)
-        case Codec.ZSTD:
-            return _decompress_bounded(cramjam.zstd.decompress_into, data, limit_bytes)
+        case Codec.GZIP | Codec.LZ4 | Codec.ZSTD:
+            return _decompress_bounded(codec, data, limit_bytes)
     raise CompressionError(f"compression codec {codec} is not known")
 
 
-def _decompress_bounded(
-    unpack_into: Callable[[Buffer, bytearray], int], data: Buffer, limit_bytes: int
-) -> Buffer:
+def decompress_into(codec: int, data: Buffer, room: bytearray | memoryview) -> int | None:
+    """Unpack data other than snappy into room that is there: its size, None if it does not fit."""
+    try:
+        return _UNPACK_INTO[codec](data, room)
+    except cramjam.DecompressionError as error:
+        if OUT_OF_ROOM in str(error):
+            return None
+        raise CompressionError(str(error)) from error
+
+
+def _decompress_bounded(codec: int, data: Buffer, limit_bytes: int) -> Buffer:
     """Unpack into a buffer of a guessed size, and into larger ones up to the bound."""
     room_bytes = min(limit_bytes, max(FIRST_GUESS_BYTES_MIN, 8 * len(data)))
     while True:
         out = bytearray(room_bytes)
-        try:
-            size_bytes = unpack_into(data, out)
-        except cramjam.DecompressionError as error:
-            if OUT_OF_ROOM not in str(error):
-                raise CompressionError(str(error)) from error
-            if room_bytes == limit_bytes:
-                raise CompressionError(_too_large(limit_bytes)) from error
-            room_bytes = min(limit_bytes, 8 * room_bytes)
-        else:
+        size_bytes = decompress_into(codec, data, out)
+        if size_bytes is not None:
             return memoryview(out)[:size_bytes]
+        if room_bytes == limit_bytes:
+            raise CompressionError(_too_large(limit_bytes))
+        room_bytes = min(limit_bytes, 8 * room_bytes)
 
 
 def _compress_xerial(data: Buffer) -> bytes:

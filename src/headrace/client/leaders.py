@@ -1,0 +1,178 @@
+"""Questions to the leaders of many partitions at once: offsets by time, and the records there."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from enum import IntEnum
+from itertools import groupby
+from typing import TypeVar
+
+from headrace.client.cluster import BrokerAddress, Cluster
+from headrace.client.groups import Key
+from headrace.client.stretches import Stretch, read_stretch
+from headrace.protocol.api.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from headrace.protocol.api.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from headrace.protocol.errors import ErrorCode
+
+EARLIEST = -2
+LATEST = -1
+CONSUMER = -1
+# The last version that goes by topic names.
+FETCH_VERSION = 12
+ANSWER_BYTES_MAX = 8 << 20
+# Leaders move; so often it is asked again who they are before a partition is left out.
+TRIES = 3
+PAUSE_SECONDS = 0.1
+_MOVED = (
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.LEADER_NOT_AVAILABLE,
+    ErrorCode.FENCED_LEADER_EPOCH,
+    ErrorCode.UNKNOWN_LEADER_EPOCH,
+    ErrorCode.OFFSET_NOT_AVAILABLE,
+)
+_GONE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+
+T = TypeVar("T")
+Answers = Iterator[tuple[Key, int, T]]
+
+
+class Isolation(IntEnum):
+    """Whether records of open transactions count."""
+
+    UNCOMMITTED = 0
+    COMMITTED = 1
+
+
+class Leaders:
+    """Who leads which of some partitions; those that are `gone` are not there (any more)."""
+
+    def __init__(self, cluster: Cluster, keys: Iterable[Key]) -> None:
+        self._cluster = cluster
+        self._keys = set(keys)
+        self.gone: set[Key] = set()
+        self._leaders: dict[Key, BrokerAddress] = {}
+        self._look()
+
+    def offsets(
+        self, keys: Iterable[Key], time_ms: int, isolation: Isolation = Isolation.UNCOMMITTED
+    ) -> dict[Key, int]:
+        """The first offset at that time or later (-1: none is), or at EARLIEST or LATEST.
+
+        A partition whose leader does not answer is left out.
+        """
+
+        def ask(leader: BrokerAddress, asked: list[Key]) -> Answers[int]:
+            topics = [
+                ListOffsetsTopic(
+                    name=topic,
+                    partitions=[
+                        ListOffsetsPartition(partition_index=number, timestamp=time_ms)
+                        for _, number in group
+                    ],
+                )
+                for topic, group in groupby(asked, key=lambda key: key[0])
+            ]
+            request = ListOffsetsRequest(
+                replica_id=CONSUMER, isolation_level=isolation, topics=topics
+            )
+            answer = self._cluster.ask_broker(leader, request, ListOffsetsResponse)
+            for topic in answer.topics:
+                for found in topic.partitions:
+                    yield (topic.name, found.partition_index), found.error_code, found.offset
+
+        return self._ask_all(keys, ask)
+
+    def read(
+        self,
+        places: Mapping[Key, int],
+        bytes_each: int,
+        records_each: int,
+        isolation: Isolation = Isolation.COMMITTED,
+    ) -> dict[Key, Stretch]:
+        """Records from a place on in each partition: some, not necessarily all.
+
+        A partition whose first batch is larger than `bytes_each` may be left out beside others;
+        asked for alone, it is not.
+        """
+
+        def ask(leader: BrokerAddress, asked: list[Key]) -> Answers[Stretch]:
+            topics = [
+                FetchTopic(
+                    topic=topic,
+                    partitions=[
+                        FetchPartition(
+                            partition=key[1],
+                            fetch_offset=places[key],
+                            partition_max_bytes=bytes_each,
+                        )
+                        for key in group
+                    ],
+                )
+                for topic, group in groupby(asked, key=lambda key: key[0])
+            ]
+            request = FetchRequest(
+                max_bytes=ANSWER_BYTES_MAX, isolation_level=isolation, topics=topics
+            )
+            answer = self._cluster.ask_broker(leader, request, FetchResponse, FETCH_VERSION)
+            for topic in answer.responses:
+                for data in topic.partitions:
+                    key = (topic.topic, data.partition_index)
+                    if data.error_code or data.records:
+                        yield key, data.error_code, read_stretch(data, places[key], records_each)
+
+        return self._ask_all(places, ask)
+
+    def _ask_all(
+        self, keys: Iterable[Key], ask: Callable[[BrokerAddress, list[Key]], Answers[T]]
+    ) -> dict[Key, T]:
+        """Ask each leader for its partitions, and once more where leaders have moved."""
+        found: dict[Key, T] = {}
+        left = set(keys)
+        for attempt in range(TRIES):
+            if attempt:
+                time.sleep(PAUSE_SECONDS)
+                self._look()
+            # Where metadata has no leader there may be one in a moment.
+            moved: set[Key] = {key for key in left - self.gone if key not in self._leaders}
+            for leader, asked in self._by_leader(left):
+                for key, code, answer in ask(leader, asked):
+                    if not code:
+                        found[key] = answer
+                    elif code in _GONE:
+                        self.gone.add(key)
+                    elif code in _MOVED:
+                        moved.add(key)
+            if not moved:
+                break
+            left = moved
+        return found
+
+    def _by_leader(self, keys: Iterable[Key]) -> Iterator[tuple[BrokerAddress, list[Key]]]:
+        led: dict[BrokerAddress, list[Key]] = {}
+        for key in sorted(keys):
+            if key in self._leaders:
+                led.setdefault(self._leaders[key], []).append(key)
+        yield from led.items()
+
+    def _look(self) -> None:
+        if not self._keys:
+            return
+        brokers = {broker.node_id: broker for broker in self._cluster.brokers()}
+        self._leaders.clear()
+        known: set[Key] = set()
+        unsure: set[str] = set()
+        for topic in self._cluster.topics(sorted({topic for topic, _ in self._keys})):
+            if topic.error_code and topic.error_code not in _GONE:
+                unsure.add(topic.name or "")
+            for row in topic.partitions:
+                key = (topic.name or "", row.partition_index)
+                known.add(key)
+                if row.leader_id in brokers:
+                    self._leaders[key] = brokers[row.leader_id]
+        self.gone = {key for key in self._keys - known if key[0] not in unsure}
