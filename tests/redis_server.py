@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import time
+from collections.abc import Sequence
 from types import TracebackType
 
 from tests.unprivileged import as_nobody, folder_of
@@ -16,7 +17,8 @@ _START_SECONDS_MAX = 20.0
 class RedisServer:
     """A server without files of its own: what it knows goes with it; a context manager."""
 
-    def __init__(self) -> None:
+    def __init__(self, options: Sequence[str] = ()) -> None:
+        self._options = tuple(options)
         if shutil.which("redis-server") is None:
             raise RuntimeError("Redis is not installed; try: apt-get install redis-server")
         self.folder = folder_of(USER, "headrace-redis-")
@@ -33,6 +35,7 @@ class RedisServer:
         command = ["redis-server", "--port", "0", "--unixsocket", str(self._socket)]
         # Root starts it as another user and has to reach it.
         command += ["--unixsocketperm", "777", "--save", "", "--dir", str(self.folder)]
+        command += self._options
         self._process = subprocess.Popen(
             command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **as_nobody(USER)
         )

@@ -7,12 +7,24 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from headrace.client import Consumer, Producer
-    from headrace.reliability import App, Backoff, Message, Output, Resend, Retry, Transaction
+    from headrace.dispatch import Dispatcher
+    from headrace.reliability import (
+        App,
+        Backoff,
+        Large,
+        Message,
+        Output,
+        Resend,
+        Retry,
+        Transaction,
+    )
 
 __all__ = [
     "App",
     "Backoff",
     "Consumer",
+    "Dispatcher",
+    "Large",
     "Message",
     "Output",
     "Producer",
@@ -21,12 +33,15 @@ __all__ = [
     "Transaction",
 ]
 
-_CLIENT = ("Consumer", "Producer")
+_HOMES = {
+    "Consumer": "headrace.client",
+    "Dispatcher": "headrace.dispatch",
+    "Producer": "headrace.client",
+}
 
 
 def __getattr__(name: str) -> object:
     # The broker and the command line tool start without what they do not use.
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    home = "headrace.client" if name in _CLIENT else "headrace.reliability"
-    return getattr(import_module(home), name)
+    return getattr(import_module(_HOMES.get(name, "headrace.reliability")), name)

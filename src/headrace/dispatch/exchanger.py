@@ -1,0 +1,184 @@
+"""Speaks with the token store in the background, so that nothing else ever waits for it."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+
+from headrace.dispatch.errors import TokensUnavailable
+from headrace.dispatch.fences import Token
+from headrace.dispatch.limits import Limits
+from headrace.dispatch.tokens import Answer, Change, Put, TokenStore
+
+# One wait for an offer; a store that lost its state is noticed after it at the latest.
+WAIT_SECONDS = 1.0
+# A store that is away is tried again so soon at first, and at last.
+AGAIN_SECONDS_MIN = 0.05
+AGAIN_SECONDS_MAX = 1.0
+
+_log = logging.getLogger("headrace.dispatch")
+
+
+class Exchanger:
+    """Two threads: one carries changes and asks, the other waits for tokens that are offered.
+
+    Changes that could not be carried are kept, the last of each kind and partition, and carried
+    when the store is back.
+    """
+
+    def __init__(
+        self,
+        store: TokenStore,
+        node: str,
+        weight: int,
+        limits: Limits,
+        *,
+        want: Callable[[], int],
+        on_answer: Callable[[Sequence[Change], Answer], None],
+        on_granted: Callable[[list[Token]], None],
+    ) -> None:
+        self.calls = self.failures = 0
+        self.is_away = False
+        self._store = store
+        self._node = node
+        self._weight = weight
+        self._limits = limits
+        self._want = want
+        self._on_answer = on_answer
+        self._on_granted = on_granted
+        self._wanted = threading.Condition()
+        self._changes: dict[tuple[type, int], Change] = {}
+        self._looks: set[int] = set()
+        # What the store believes that this node waits for.
+        self._asked = 0
+        self._ask_at_s = 0.0
+        self._is_stopping = False
+        self._threads = [
+            threading.Thread(target=target, name=f"headrace-tokens-{name}", daemon=True)
+            for name, target in (("exchange", self._exchange), ("wait", self._wait))
+        ]
+
+    def start(self) -> None:
+        """Begin."""
+        for thread in self._threads:
+            thread.start()
+
+    def add(self, changes: Iterable[Change], looks: Iterable[int] = ()) -> None:
+        """Carry changes and looks with the next exchange, which begins at once."""
+        with self._wanted:
+            for change in changes:
+                key = (type(change), change.partition)
+                if is_newer(change, self._changes.get(key)):
+                    # A later one goes behind what came between.
+                    self._changes.pop(key, None)
+                    self._changes[key] = change
+            self._looks.update(looks)
+            self._wanted.notify_all()
+
+    def ask(self) -> None:
+        """Look at what the node wants, which has changed."""
+        with self._wanted:
+            self._wanted.notify_all()
+
+    def stop(self, timeout_s: float) -> None:
+        """Stop asking, carry what is left, and end; what cannot be carried heals by itself."""
+        with self._wanted:
+            self._is_stopping = True
+            self._wanted.notify_all()
+        for thread in self._threads:
+            thread.join(timeout_s)
+
+    def _exchange(self) -> None:
+        pause_s = 0.0
+        while True:
+            with self._wanted:
+                if pause_s and not self._is_stopping:
+                    self._wanted.wait_for(lambda: self._is_stopping, pause_s)
+                want = self._next_ask()
+                while not (self._changes or self._looks or want is not None):
+                    if self._is_stopping:
+                        return
+                    self._wanted.wait(max(0.0, self._ask_at_s - time.monotonic()) or None)
+                    want = self._next_ask()
+                changes, self._changes = self._changes, {}
+                looks, self._looks = self._looks, set()
+                is_last = self._is_stopping
+                if want is not None:
+                    self._asked = want
+                    self._ask_at_s = time.monotonic() + self._limits.ask_interval_ms / 1000
+            carried = list(changes.values())
+            try:
+                self.calls += 1
+                answer = self._store.exchange(
+                    self._node, carried, want=want, weight=self._weight, look=sorted(looks)
+                )
+            except TokensUnavailable as error:
+                pause_s = min(max(2 * pause_s, AGAIN_SECONDS_MIN), AGAIN_SECONDS_MAX)
+                self._keep(changes, looks, error)
+                if is_last:
+                    return
+                continue
+            pause_s = 0.0
+            self.is_away = False
+            self._took(len(answer.granted))
+            self._on_answer(carried, answer)
+            if is_last:
+                return
+
+    def _next_ask(self) -> int | None:
+        """What to ask for with the next exchange, None if the store knows it already."""
+        want = 0 if self._is_stopping else self._want()
+        is_due = want > 0 and time.monotonic() >= self._ask_at_s
+        return want if want != self._asked or is_due else None
+
+    def _keep(
+        self, changes: dict[tuple[type, int], Change], looks: set[int], error: object
+    ) -> None:
+        self.failures += 1
+        if not self.is_away:
+            _log.warning("%s", error)
+            self.is_away = True
+        with self._wanted:
+            self._changes = {
+                **{key: it for key, it in changes.items() if is_newer(it, self._changes.get(key))},
+                **{key: it for key, it in self._changes.items() if is_newer(it, changes.get(key))},
+            }
+            self._looks |= looks
+            # Whether the store has heard the question is not known.
+            self._asked = -1
+
+    def _took(self, tokens: int) -> None:
+        with self._wanted:
+            self._asked = max(0, self._asked - tokens)
+            if self._asked:
+                self._wanted.notify_all()
+
+    def _wait(self) -> None:
+        while True:
+            with self._wanted:
+                while self._asked <= 0 and not self._is_stopping:
+                    self._wanted.wait()
+                if self._is_stopping:
+                    return
+            try:
+                self.calls += 1
+                tokens = self._store.wait(self._node, WAIT_SECONDS)
+            except TokensUnavailable:
+                with self._wanted:
+                    self._wanted.wait_for(lambda: self._is_stopping, AGAIN_SECONDS_MAX)
+                continue
+            if tokens:
+                self._took(len(tokens))
+                self._on_granted(tokens)
+
+
+def is_newer(change: Change, known: Change | None) -> bool:
+    """Whether a change replaces another of its kind and partition.
+
+    Threads may bring their changes in another order than that in which they came to be; only a
+    forced token goes back.
+    """
+    is_forced = isinstance(change, Put) and change.is_forced
+    return known is None or is_forced or change.fence >= known.fence

@@ -1,0 +1,107 @@
+"""A node's counts for Prometheus: its text format, and a small server that shows it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Any, Self
+
+PREFIX = "headrace_dispatch_"
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+# How soon a stop is noticed.
+POLL_SECONDS = 0.1
+
+# What may fall as well as rise; everything else only counts up.
+GAUGES = {
+    "partitions": "Partitions that this node owns.",
+    "running": "Jobs that run here now.",
+    "spool_bytes": "Bytes of unfinished jobs of this node.",
+    "spool_items": "Unfinished jobs of this node.",
+    "spool_waiting": "Submitters that wait for room in the spool.",
+    "store_away": "Whether the token store does not answer.",
+    "unfinished": "Jobs of this node without an outcome.",
+    "waiting": "Jobs of this node that wait for a token.",
+}
+COUNTERS = {
+    "done": "Jobs that ran here and ended well.",
+    "failed": "Jobs that ran here and raised an error.",
+    "lost_back": "Own jobs that the group passed over, and that were sent again.",
+    "refused_back": "Own jobs that were refused for their fence, and sent again.",
+    "sent": "Own jobs sent with a token.",
+    "store_calls": "Calls of the token store.",
+    "store_failures": "Calls of the token store that failed.",
+    "submitted": "Jobs submitted here.",
+}
+
+
+def text(metrics: Mapping[str, int], topic: str) -> str:
+    """The counts in Prometheus's text format."""
+    label = topic.replace("\\", r"\\").replace('"', r"\"")
+    lines: list[str] = []
+    for name, value in sorted(metrics.items()):
+        is_gauge = name in GAUGES
+        full = f"{PREFIX}{name}" if is_gauge else f"{PREFIX}{name}_total"
+        about = GAUGES.get(name) or COUNTERS.get(name) or f"Times: {name.replace('_', ' ')}."
+        lines += [
+            f"# HELP {full} {about}",
+            f"# TYPE {full} {'gauge' if is_gauge else 'counter'}",
+            f'{full}{{topic="{label}"}} {value}',
+        ]
+    return "\n".join(lines) + "\n"
+
+
+class MetricsServer:
+    """Shows the text at /metrics; a context manager."""
+
+    def __init__(self, host: str, port: int, show: Callable[[], str]) -> None:
+        handler = type("Handler", (_Handler,), {"show": staticmethod(show)})
+        self._server = ThreadingHTTPServer((host, port), handler)
+        self._server.daemon_threads = True
+        self._thread = threading.Thread(
+            target=self._server.serve_forever,
+            args=(POLL_SECONDS,),
+            name="headrace-metrics",
+            daemon=True,
+        )
+
+    @property
+    def address(self) -> str:
+        """HOST:PORT that it listens on."""
+        host, port = self._server.server_address[:2]
+        return f"{host!s}:{port}"
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    show: Callable[[], str]
+
+    def do_GET(self) -> None:
+        """Answer with the metrics."""
+        if self.path.partition("?")[0] != "/metrics":
+            self.send_error(HTTPStatus.NOT_FOUND)
+            return
+        body = self.show().encode()
+        self.send_response(HTTPStatus.OK)
+        self.send_header("Content-Type", CONTENT_TYPE)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing of every look."""

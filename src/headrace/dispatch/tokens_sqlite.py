@@ -1,0 +1,192 @@
+"""Tokens in an SQLite file, for the processes of one machine: the pure table, kept as one row.
+
+Every exchange is one write transaction, so all processes see one order. Nothing is synced on the
+way: what a power loss takes, the nodes put there again.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from headrace.dispatch.errors import TokensUnavailable
+from headrace.dispatch.fences import Fence, Token
+from headrace.dispatch.limits import Limits
+from headrace.dispatch.sharing import Policy, Waiter
+from headrace.dispatch.table import Entry, TokenTable
+from headrace.dispatch.tokens import Answer, Change, Status
+
+TIMEOUT_SECONDS = 5.0
+# A wait looks so often whether any process has changed the file.
+POLL_SECONDS = 0.002
+
+
+class SqliteTokens:
+    """One topic's tokens in a file; `clock` gives the time in milliseconds."""
+
+    def __init__(
+        self,
+        path: str | Path,
+        topic: str,
+        limits: Limits | None = None,
+        policy: Policy = "fair",
+        *,
+        clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
+        self._path = str(path)
+        self._topic = topic
+        self._limits = limits or Limits()
+        self._policy: Policy = policy
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._is_closed = threading.Event()
+        with self._errors():
+            self._main = self._open()
+            # Waiting threads notice changes through a connection that makes none.
+            self._watcher = self._open()
+        # What the row says, while nobody else has written it.
+        self._table: TokenTable | None = None
+        self._version = 0
+
+    def exchange(
+        self,
+        node: str,
+        changes: Sequence[Change] = (),
+        *,
+        want: int | None = None,
+        weight: int = 1,
+        look: Sequence[int] = (),
+    ) -> Answer:
+        """One transaction; see TokenStore."""
+        with self._writing() as table:
+            return table.exchange(node, changes, self._clock(), want=want, weight=weight, look=look)
+
+    def wait(self, node: str, timeout_s: float) -> list[Token]:
+        """Looks every two milliseconds; see TokenStore."""
+        deadline_s = time.monotonic() + timeout_s
+        seen = -1
+        while not self._is_closed.is_set():
+            try:
+                version = self._data_version()
+                is_changed, seen = version != seen, version
+                if is_changed and self._has_offers(node) and (tokens := self._collect(node)):
+                    return tokens
+            except TokensUnavailable:
+                if not self._is_closed.is_set():
+                    raise
+            left_s = deadline_s - time.monotonic()
+            if left_s <= 0:
+                break
+            self._is_closed.wait(min(left_s, POLL_SECONDS))
+        return []
+
+    def status(self) -> Status:
+        """Everything; see TokenStore."""
+        with self._errors(), self._lock:
+            table = self._load(self._main)
+            return table.status(self._clock())
+
+    def close(self) -> None:
+        """Close the connections; see TokenStore."""
+        self._is_closed.set()
+        with self._lock:
+            self._main.close()
+            self._watcher.close()
+
+    def _data_version(self) -> int:
+        """Another number whenever any other connection has changed the file."""
+        with self._errors(), self._lock:
+            (version,) = self._watcher.execute("PRAGMA data_version").fetchone()
+            return int(version)
+
+    def _has_offers(self, node: str) -> bool:
+        with self._errors(), self._lock:
+            table = self._load(self._main)
+            return any(table.entries[partition].node == node for partition in table.offered)
+
+    def _collect(self, node: str) -> list[Token]:
+        with self._writing() as table:
+            return table.collect(node, self._clock())
+
+    @contextmanager
+    def _writing(self) -> Iterator[TokenTable]:
+        with self._errors(), self._lock:
+            self._main.execute("BEGIN IMMEDIATE")
+            try:
+                table = self._load(self._main)
+                yield table
+                self._main.execute(
+                    "INSERT OR REPLACE INTO token_tables VALUES (?, ?, ?)",
+                    (self._topic, self._version + 1, _dump(table)),
+                )
+                self._main.execute("COMMIT")
+                self._version += 1
+            except BaseException:
+                self._table = None
+                if self._main.in_transaction:
+                    self._main.execute("ROLLBACK")
+                raise
+
+    def _load(self, connection: sqlite3.Connection) -> TokenTable:
+        row = connection.execute(
+            "SELECT version, state FROM token_tables WHERE topic = ?", (self._topic,)
+        ).fetchone()
+        version, state = row or (0, None)
+        if self._table is None or version != self._version:
+            table = TokenTable(uuid.uuid4().hex, self._clock(), self._limits, self._policy)
+            if state is not None:
+                _fill(table, state)
+            self._table, self._version = table, version
+        return self._table
+
+    def _open(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            self._path, timeout=TIMEOUT_SECONDS, isolation_level=None, check_same_thread=False
+        )
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA synchronous=NORMAL")
+        connection.execute(
+            "CREATE TABLE IF NOT EXISTS token_tables "
+            "(topic TEXT PRIMARY KEY, version INTEGER NOT NULL, state TEXT NOT NULL)"
+        )
+        return connection
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise TokensUnavailable(
+                f"the tokens in {self._path} are not available: {error}",
+                "another process may hold the file; one that is damaged may be removed while no "
+                "node runs, since nodes put their tokens there again",
+            ) from error
+
+
+def _dump(table: TokenTable) -> str:
+    sharing = table.sharing
+    return json.dumps(
+        [
+            [table.born, table.born_ms, sharing.last_pass, sharing.turns],
+            [[p, *e.fence, e.state, e.node, e.until_ms] for p, e in table.entries.items()],
+            list(table.idle),
+            list(table.offered),
+            [[n, w.want, w.weight, w.pass_, w.turn] for n, w in sharing.waiters.items()],
+        ]
+    )
+
+
+def _fill(table: TokenTable, state: str) -> None:
+    head, entries, idle, offered, waiters = json.loads(state)
+    table.born, table.born_ms, table.sharing.last_pass, table.sharing.turns = head
+    for partition, epoch, next_offset, *rest in entries:
+        table.entries[partition] = Entry(Fence(epoch, next_offset), *rest)
+    table.idle = dict.fromkeys(idle)
+    table.offered = dict.fromkeys(offered)
+    table.sharing.waiters = {name: Waiter(*rest) for name, *rest in waiters}

@@ -1,0 +1,218 @@
+"""Jobs go in on one side and run on the other, one at a time in each partition."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from dataclasses import dataclass
+
+import pytest
+from tests.dispatch.worlds import WAIT_SECONDS, World, wait_until
+
+from headrace.dispatch import Delivery, DispatchError, JobFailed, SpoolFull
+
+
+@dataclass
+class Order:
+    number: int
+    name: str
+
+
+@dataclass
+class Receipt:
+    order: Order
+    total: float
+
+
+def test_an_answer_comes_back_typed(any_world: World) -> None:
+    async def work(order: Order) -> Receipt:
+        return Receipt(order, order.number * 1.5)
+
+    async def main() -> None:
+        async with any_world.dispatcher(work) as dispatcher:
+            handle = await dispatcher.submit(Order(2, "tea"))
+            assert await handle == Receipt(Order(2, "tea"), 3.0)
+            many = await dispatcher.submit_all(Order(number, "x") for number in range(50))
+            assert [(await one).order.number for one in many] == list(range(50))
+            wait_until(lambda: dispatcher.metrics()["spool_items"] == 0)
+            wait_until(lambda: any_world.idle() == 4, "all tokens come back")
+
+    asyncio.run(asyncio.wait_for(main(), WAIT_SECONDS))
+
+
+def test_everything_works_without_an_event_loop(world: World) -> None:
+    def work(job: str) -> str:
+        return job.upper()
+
+    node = world.node(work)
+    assert node.submit_sync("tea").result(WAIT_SECONDS) == "TEA"
+    handles = node.submit_all_sync([str(number) for number in range(50)])
+    assert [handle.result(WAIT_SECONDS) for handle in handles] == [str(n) for n in range(50)]
+    assert all(handle.done() for handle in handles)
+
+
+def test_a_node_may_submit_only_and_another_run(world: World) -> None:
+    def work(job: bytes) -> bytes:
+        return job[::-1]
+
+    world.node(work)
+    sender = world.dispatcher()
+    # Not even started: the first job does that.
+    assert sender.submit_sync(b"abc").result(WAIT_SECONDS) == b"cba"
+    assert sender.metrics()["partitions"] == 0
+
+
+def test_a_worker_that_raises_fails_its_job_and_no_other(redis_world: World) -> None:
+    def work(job: int) -> int:
+        if job == 13:
+            raise ValueError("thirteen")
+        return job
+
+    node = redis_world.node(work)
+    handles = node.submit_all_sync([12, 13, 14])
+    with pytest.raises(JobFailed, match="ValueError: thirteen") as failure:
+        handles[1].result(WAIT_SECONDS)
+    assert (failure.value.kind, failure.value.text) == ("ValueError", "thirteen")
+    assert [handles[0].result(WAIT_SECONDS), handles[2].result(WAIT_SECONDS)] == [12, 14]
+    with pytest.raises(JobFailed, match="is not int"):
+        node.submit_sync("not a number").result(WAIT_SECONDS)
+
+
+def test_one_item_at_a_time_in_each_partition(world: World) -> None:
+    lock = threading.Lock()
+    running: dict[int, str] = {}
+    overlaps: list[tuple[str, str]] = []
+    most = 0
+
+    def work(job: int, delivery: Delivery) -> int:
+        nonlocal most
+        with lock:
+            if delivery.partition in running:
+                overlaps.append((running[delivery.partition], delivery.id))
+            running[delivery.partition] = delivery.id
+            most = max(most, len(running))
+        with lock:
+            del running[delivery.partition]
+        return job
+
+    nodes = [world.node(work), world.node(work)]
+    wait_until(lambda: all(node.metrics()["partitions"] == 2 for node in nodes))
+    handles = [one for node in nodes for one in node.submit_all_sync(range(200))]
+    assert sorted(handle.result(WAIT_SECONDS) for handle in handles) == sorted([*range(200)] * 2)
+    assert not overlaps
+    assert most <= 4
+    assert all(node.metrics()["done"] > 0 for node in nodes)
+
+
+def test_all_partitions_work_at_once(redis_world: World) -> None:
+    together = threading.Barrier(4)
+
+    def work(_job: int) -> None:
+        together.wait(WAIT_SECONDS)
+
+    node = redis_world.node(work)
+    for handle in node.submit_all_sync(range(8)):
+        assert handle.result(WAIT_SECONDS) is None
+
+
+def test_an_unfinished_job_of_the_same_id_is_the_same(redis_world: World) -> None:
+    release = threading.Event()
+    runs: list[str] = []
+
+    def work(job: str) -> str:
+        runs.append(job)
+        assert release.wait(WAIT_SECONDS)
+        return job
+
+    node = redis_world.node(work)
+    first = node.submit_sync("one", id="the-id")
+    wait_until(lambda: runs)
+    second = node.submit_sync("one", id="the-id")
+    assert second is first
+    release.set()
+    assert second.result(WAIT_SECONDS) == "one"
+    assert runs == ["one"]
+    assert node.submit_sync("two", id="the-id").result(WAIT_SECONDS) == "two"
+
+
+def test_a_full_spool_refuses_if_told_to(redis_world: World) -> None:
+    node = redis_world.node(None, full="refuse", spool_items_max=3)
+    node.submit_all_sync([b"1", b"2", b"3"])
+    with pytest.raises(SpoolFull, match='full="wait"'):
+        node.submit_sync(b"4")
+
+
+def test_a_full_spool_makes_submitters_wait(redis_world: World) -> None:
+    release = threading.Event()
+
+    def work(_job: bytes) -> None:
+        assert release.wait(WAIT_SECONDS)
+
+    node = redis_world.node(work, spool_items_max=3)
+    node.submit_all_sync([b"1", b"2", b"3"])
+    with pytest.raises(TimeoutError, match="no room"):
+        node.submit_sync(b"4", timeout=0.1)
+
+    async def main() -> None:
+        waiting = asyncio.create_task(node.submit(b"5"))
+        await asyncio.wait([waiting], timeout=0.1)
+        assert not waiting.done()
+        assert node.metrics()["spool_waiting"] == 2
+        release.set()
+        await asyncio.wait_for(waiting, WAIT_SECONDS)
+
+    asyncio.run(main())
+    wait_until(lambda: node.metrics()["done"] == 5)
+    assert node.metrics()["spool_waiting"] == 0
+
+
+def test_what_cannot_be_a_job_or_a_worker_is_refused(redis_world: World) -> None:
+    node = redis_world.node(None)
+    with pytest.raises(DispatchError, match="None is not a job"):
+        node.submit_sync(None)
+    with pytest.raises(DispatchError, match="1 to 255 bytes"):
+        node.submit_sync(b"x", id="")
+    with pytest.raises(DispatchError, match="must take one job, not 2"):
+        node.worker(lambda _one, _two: None)
+    node.worker(lambda _one: None)
+    with pytest.raises(DispatchError, match="has one worker"):
+        node.worker(lambda _one: None)
+
+
+def test_who_waits_when_the_node_stops_is_told(redis_world: World) -> None:
+    node = redis_world.node(None)
+    handle = node.submit_sync(b"never run here")
+    node.stop()
+    with pytest.raises(DispatchError, match="kept in the spool"):
+        handle.result(WAIT_SECONDS)
+    with pytest.raises(DispatchError, match="the dispatcher has stopped"):
+        node.submit_sync(b"too late")
+
+
+def test_tokens_of_topics_do_not_mix(redis_world: World) -> None:
+    def left(_job: str) -> str:
+        return "left"
+
+    def right(_job: str) -> str:
+        return "right"
+
+    nodes = [
+        redis_world.node(left, topic=f"{redis_world.topic}-v1", partitions=2),
+        redis_world.node(right, topic=f"{redis_world.topic}-v2", partitions=3),
+    ]
+    answers = [
+        {handle.result(WAIT_SECONDS) for handle in node.submit_all_sync(["x"] * 20)}
+        for node in nodes
+    ]
+    assert answers == [{"left"}, {"right"}]
+    assert len(redis_world.status(nodes[0].topic).tokens) == 2
+    assert len(redis_world.status(nodes[1].topic).tokens) == 3
+
+
+def test_a_broker_that_is_not_there_is_a_clear_error(
+    redis_world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.dispatch.cluster.REQUEST_SECONDS", 0.5)
+    redis_world.bootstrap = "127.0.0.1:1"
+    with pytest.raises(DispatchError, match=r"127\.0\.0\.1:1 .*is the broker running"):
+        redis_world.node(None)

@@ -1,0 +1,27 @@
+"""The example runs and prints what it is meant to show."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.dispatch.worlds import WAIT_SECONDS, World
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "dispatch.py"
+
+
+def test_small_jobs_overtake_a_large_one(redis_world: World) -> None:
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLE), redis_world.bootstrap, redis_world.tokens],
+        capture_output=True,
+        text=True,
+        cwd=redis_world.folder,
+        timeout=WAIT_SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "small ones done, the large one is still running",
+        "Picture(name='sea.png', width=4000)",
+    ]

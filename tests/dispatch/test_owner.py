@@ -1,0 +1,298 @@
+"""The owner's machine: one story per promise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from headrace.dispatch.effects import (
+    Check,
+    Claim,
+    Commit,
+    Effect,
+    Look,
+    Probe,
+    Refuse,
+    Run,
+    Seek,
+    Store,
+)
+from headrace.dispatch.fences import Fence
+from headrace.dispatch.limits import Limits
+from headrace.dispatch.owner import Owner
+from headrace.dispatch.states import TRANSITIONS, Event, IllegalTransition, State, moved
+from headrace.dispatch.tokens import Answer, Put, Renew, Revoke, Seen
+
+LIMITS = Limits(lease_ms=1_000, heal_interval_ms=100, heal_misses=2, tick_ms=50, inherited_max=2)
+P = 7
+
+
+@pytest.fixture
+def owner() -> Owner:
+    return Owner(LIMITS)
+
+
+def idle_at(owner: Owner, offset: int, epoch: int = 1) -> Fence:
+    """The partition is ours and nothing is in it."""
+    owner.assigned(P, epoch, offset, offset)
+    return Fence(epoch, offset)
+
+
+def seen(owner: Owner, found: Seen | None, *, age_ms: int = 60_000) -> list[Effect]:
+    return owner.answered(Answer(seen={P: found}, born="x", age_ms=age_ms))
+
+
+def kinds(effects: Sequence[Effect]) -> list[str]:
+    return [type(effect).__name__ for effect in effects]
+
+
+def test_an_empty_partition_puts_its_token_at_once_and_commits_where_it_begins(
+    owner: Owner,
+) -> None:
+    assert owner.assigned(P, 3, 10, 10) == [Store(Put(P, Fence(3, 10))), Commit(P, 10)]
+
+
+def test_an_item_with_the_current_fence_runs_and_gives_the_token_back(owner: Owner) -> None:
+    fence = idle_at(owner, 10)
+    assert owner.record(P, 10, fence, "a") == [Run(P, 10, "a", fence, False)]
+    assert owner.finished(P, 10) == [Store(Put(P, Fence(1, 11)))]
+    # Only the commit waits for the outcome to be durable.
+    assert owner.written(P, 10) == [Commit(P, 11)]
+
+
+def test_a_repeated_token_is_refused_at_once_even_behind_a_running_item(owner: Owner) -> None:
+    fence = idle_at(owner, 10)
+    owner.record(P, 10, fence, "a")
+    assert owner.record(P, 11, fence, "b") == [Refuse(P, 11, "b")]
+    assert owner.written(P, 11) == []
+    assert owner.finished(P, 10) == [Store(Put(P, Fence(1, 12)))]
+    assert owner.written(P, 10) == [Commit(P, 12)]
+    assert owner.counts["refused"] == 1
+
+
+@pytest.mark.parametrize("fence", [None, Fence(0, 99), Fence(1, 9)])
+def test_an_item_with_another_fence_never_runs(owner: Owner, fence: Fence | None) -> None:
+    idle_at(owner, 10)
+    assert owner.record(P, 10, fence, "a") == [Refuse(P, 10, "a")]
+
+
+def test_a_record_without_a_value_gives_the_token_back_with_a_new_fence(owner: Owner) -> None:
+    old = idle_at(owner, 10)
+    effects = owner.record(P, 10, None, None)
+    assert effects == [Store(Put(P, Fence(1, 11))), Commit(P, 11)]
+    # Whoever holds the token that was given out before has nothing.
+    assert owner.record(P, 11, old, "late") == [Refuse(P, 11, "late")]
+
+
+def test_a_record_without_a_value_behind_a_running_item_changes_nothing(owner: Owner) -> None:
+    fence = idle_at(owner, 10)
+    owner.record(P, 10, fence, "a")
+    assert owner.record(P, 11, None, None) == []
+    assert owner.finished(P, 10) == [Store(Put(P, Fence(1, 12)))]
+
+
+def test_revoking_an_idle_partition_takes_its_token_away(owner: Owner) -> None:
+    fence = idle_at(owner, 10)
+    assert owner.revoked(P) == [Store(Revoke(P, fence))]
+    assert owner.record(P, 10, fence, "a") == []
+    assert owner.partitions == {}
+
+
+def test_a_running_item_outlives_the_assignment_and_keeps_its_lease(owner: Owner) -> None:
+    fence = idle_at(owner, 10)
+    owner.record(P, 10, fence, "a")
+    assert owner.revoked(P) == [Store(Renew(P, fence))]
+    assert owner.tick(50) == [Store(Renew(P, fence))]
+    # The next owner looks for the outcome when the lease is gone, so it has to be there by then.
+    assert owner.finished(P, 10) == []
+    assert owner.written(P, 10) == [Store(Revoke(P, fence))]
+    assert owner.partitions == {}
+
+
+def test_a_partition_that_comes_back_goes_on_with_its_item(owner: Owner) -> None:
+    fence = idle_at(owner, 10)
+    owner.record(P, 10, fence, "a")
+    owner.revoked(P)
+    assert owner.assigned(P, 2, 10, 11) == []
+    assert owner.record(P, 10, fence, "a") == [Commit(P, 10)]
+    assert owner.finished(P, 10) == [Store(Revoke(P, fence)), Store(Put(P, Fence(2, 11)))]
+    assert owner.written(P, 10) == [Commit(P, 11)]
+
+
+def test_a_partition_that_comes_back_between_end_and_outcome_goes_on(owner: Owner) -> None:
+    fence = idle_at(owner, 10)
+    owner.record(P, 10, fence, "a")
+    owner.revoked(P)
+    owner.finished(P, 10)
+    assert owner.assigned(P, 2, 10, 11) == [Store(Revoke(P, fence)), Commit(P, 10)]
+    assert owner.record(P, 10, fence, "a") == [Store(Put(P, Fence(2, 11)))]
+    assert owner.written(P, 10) == [Commit(P, 11)]
+
+
+def test_the_next_owner_waits_for_the_lease_then_runs_what_is_not_settled(owner: Owner) -> None:
+    assert owner.assigned(P, 2, 10, 12) == [Commit(P, 10)]
+    assert owner.record(P, 10, Fence(1, 10), "a") == [Look(P)]
+    assert owner.record(P, 11, Fence(1, 11), "b") == []
+    assert seen(owner, Seen(Fence(1, 10), "out", "other", 500)) == []
+    assert owner.tick(50) == [Look(P)]
+    # Another node's lease is over: first a lease of our own, so that nobody else comes between.
+    mine = Fence(2, 10)
+    assert seen(owner, Seen(Fence(1, 10), "out", "other", 0)) == [Store(Renew(P, mine)), Look(P)]
+    check = Check(P, 10, "a", 2)
+    assert seen(owner, Seen(mine, "out", "me", 1_000)) == [check]
+    assert owner.checked(check, True) == [Check(P, 11, "b", 2), Commit(P, 11)]
+    effects = owner.checked(Check(P, 11, "b", 2), False)
+    assert effects == [Run(P, 11, "b", Fence(2, 11), True), Store(Renew(P, Fence(2, 11)))]
+    assert owner.finished(P, 11) == [Store(Put(P, Fence(2, 12)))]
+    assert owner.counts["inherited"] == 1
+
+
+def test_a_young_store_proves_nothing(owner: Owner) -> None:
+    owner.assigned(P, 2, 10, 11)
+    owner.record(P, 10, Fence(1, 10), "a")
+    assert seen(owner, None, age_ms=999) == []
+    assert kinds(seen(owner, None, age_ms=1_000)) == ["Store", "Look"]
+
+
+def test_who_only_waits_for_a_lease_does_not_end_it_when_revoked(owner: Owner) -> None:
+    owner.assigned(P, 2, 10, 11)
+    owner.record(P, 10, Fence(1, 10), "a")
+    assert owner.revoked(P) == []
+
+
+def test_an_answer_to_an_earlier_assignment_is_ignored(owner: Owner) -> None:
+    for epoch in (2, 3):
+        owner.assigned(P, epoch, 10, 11)
+        owner.record(P, 10, Fence(1, 10), "a")
+        seen(owner, Seen(Fence(epoch, 10), "out", "me", 1_000))
+        if epoch == 2:
+            owner.revoked(P)
+    assert owner.checked(Check(P, 10, "a", 2), False) == []
+    assert kinds(owner.checked(Check(P, 10, "a", 3), True)) == ["Store", "Commit"]
+
+
+def test_an_outcome_on_its_way_is_not_run_again(owner: Owner) -> None:
+    fence = idle_at(owner, 10)
+    owner.record(P, 10, fence, "a")
+    owner.finished(P, 10)
+    owner.revoked(P)
+    owner.assigned(P, 2, 10, 11)
+    assert owner.record(P, 10, fence, "a") == [Store(Put(P, Fence(2, 11)))]
+    assert owner.written(P, 10) == [Commit(P, 11)]
+
+
+def test_more_than_the_limit_is_not_inherited(owner: Owner) -> None:
+    owner.assigned(P, 2, 0, 4)
+    effects = [owner.record(P, offset, Fence(1, 0), f"item {offset}") for offset in range(4)]
+    assert [kinds(found) for found in effects] == [["Look"], [], ["Refuse"], ["Refuse"]]
+
+
+def test_what_no_node_has_sent_is_never_run(owner: Owner) -> None:
+    owner.assigned(P, 2, 10, 11)
+    assert kinds(owner.record(P, 10, None, "")) == ["Refuse", "Store"]
+    assert kinds(owner.record(P, 11, None, "")) == ["Refuse"]
+
+
+def test_records_that_no_consumer_sees_do_not_hold_the_token_back(owner: Owner) -> None:
+    """A log that ends with a transaction's marker never gives its last offset to a reader."""
+    owner.assigned(P, 2, 10, 11)
+    assert owner.tick(0) == []
+    assert owner.tick(100) == [Probe(P)]
+    assert kinds(owner.record(P, 11, None, None)) == ["Store", "Commit"]
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        None,
+        Seen(Fence(1, 9), "idle", "", 0),
+        Seen(Fence(1, 10), "out", "dead", 0),
+        Seen(Fence(1, 10), "revoked", "", 0),
+    ],
+)
+def test_a_token_that_is_missed_often_enough_is_probed_for(
+    owner: Owner, found: Seen | None
+) -> None:
+    idle_at(owner, 10)
+    assert owner.tick(0) == [Look(P)]
+    assert seen(owner, found) == []
+    assert owner.tick(50) == []
+    assert owner.tick(100) == [Look(P)]
+    assert seen(owner, found) == [Probe(P)]
+
+
+@pytest.mark.parametrize("state", ["idle", "offered", "out"])
+def test_a_token_that_is_there_is_left_alone(owner: Owner, state: str) -> None:
+    fence = idle_at(owner, 10)
+    for _ in range(5):
+        assert seen(owner, Seen(fence, state, "", 10)) == []  # type: ignore[arg-type]
+
+
+def test_a_store_that_was_born_anew_is_rebuilt_at_once(owner: Owner) -> None:
+    idle_at(owner, 10)
+    owner.assigned(8, 1, 0, 0)
+    owner.record(8, 0, Fence(1, 0), "a")
+    assert owner.answered(Answer(born="first")) == []
+    assert owner.answered(Answer(born="second")) == [Probe(P)]
+    assert Store(Renew(8, Fence(1, 0))) in owner.tick(1_000_000)
+
+
+def test_a_newer_fence_in_the_log_silences_the_owner_until_the_group_confirms_it(
+    owner: Owner,
+) -> None:
+    idle_at(owner, 10)
+    assert owner.record(P, 10, Fence(2, 10), "of the next owner") == [Claim(P, 10)]
+    assert owner.record(P, 11, Fence(1, 10), "a") == []
+    assert owner.record(P, 12, None, None) == []
+    assert owner.tick(0) == [Claim(P, 10)]
+    # It was a leftover of a group of the same name: all since is read again, and the token forced.
+    assert owner.claimed(P) == [Seek(P, 10)]
+    assert owner.record(P, 10, Fence(2, 10), "b") == [Look(P)]
+    seen(owner, Seen(Fence(1, 10), "out", "me", 1_000))
+    assert kinds(owner.checked(Check(P, 10, "b", 1), True)) == ["Commit"]
+    owner.record(P, 11, None, None)
+    effects = owner.record(P, 12, None, None)
+    assert effects[0] == Store(Put(P, Fence(1, 13), is_forced=True))
+
+
+def test_a_newer_fence_behind_a_running_item_is_looked_at_when_it_ends(owner: Owner) -> None:
+    fence = idle_at(owner, 10)
+    owner.record(P, 10, fence, "a")
+    assert owner.record(P, 11, Fence(9, 0), "b") == []
+    assert owner.finished(P, 10) == [Claim(P, 10)]
+
+
+def test_a_newer_fence_in_the_store_is_overruled_when_the_group_confirms_it(owner: Owner) -> None:
+    fence = idle_at(owner, 10)
+    newer = Seen(Fence(57, 3), "idle", "", 0)
+    assert seen(owner, newer) == []
+    assert seen(owner, newer) == [Claim(P, 10)]
+    assert owner.claimed(P) == [Store(Put(P, fence, is_forced=True))]
+
+
+def test_the_fence_grows_whatever_happens(owner: Owner) -> None:
+    effects: list[Effect] = []
+    for epoch, start in ((1, 0), (2, 3), (3, 6)):
+        effects += owner.assigned(P, epoch, start, start)
+        for offset in range(start, start + 3):
+            effects += owner.record(P, offset, None, None)
+        owner.revoked(P)
+    found = [effect.change.fence for effect in effects if isinstance(effect, Store)]
+    assert len(found) == 12
+    assert found == sorted(set(found))
+
+
+def test_the_table_is_obeyed() -> None:
+    for state in State:
+        for event in Event:
+            if (state, event) in TRANSITIONS:
+                assert moved(state, event) is TRANSITIONS[state, event]
+            else:
+                with pytest.raises(IllegalTransition):
+                    moved(state, event)
+
+
+def test_every_state_is_reached_and_left() -> None:
+    assert set(TRANSITIONS.values()) == set(State)
+    assert {before for before, _ in TRANSITIONS} == set(State)

@@ -1,0 +1,178 @@
+"""The owning half of a node: what it does with records, outcomes and lost partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+from tests.dispatch.worlds import QUICK
+
+from headrace.dispatch import effects as fx
+from headrace.dispatch.consuming import Given
+from headrace.dispatch.crew import Task, done
+from headrace.dispatch.fences import Fence
+from headrace.dispatch.owning import Owning
+from headrace.dispatch.tokens import Answer, Change, Put, Revoke, Seen
+from headrace.dispatch.work_records import Work, headers_of
+
+
+class Record:
+    """A record as the client library gives it."""
+
+    def __init__(self, offset: int, value: bytes | None, fence: str = "", id: str = "") -> None:
+        self._offset, self._value, self._work = offset, value, Work(id, fence, "far")
+
+    def partition(self) -> int:
+        return 0
+
+    def offset(self) -> int:
+        return self._offset
+
+    def value(self) -> bytes | None:
+        return self._value
+
+    def headers(self) -> list[tuple[str, bytes]]:
+        return headers_of(self._work)
+
+    def timestamp(self) -> tuple[int, int]:
+        return (2, 1_000)
+
+
+class Around:
+    """Everything around the owning half, which only notes what it is asked."""
+
+    def __init__(self) -> None:
+        self.changes: list[Change] = []
+        self.looks: list[int] = []
+        self.tasks: list[Task] = []
+        self.checks: list[fx.Check] = []
+        self.sent: list[tuple[str, bytes | None, dict[str, Any]]] = []
+        self.is_broken = False
+        self.busy = 0
+        self.owning = Owning("me", "jobs", "jobs.done", QUICK, self)  # type: ignore[arg-type]
+        self.owning.connect(self, self, self)  # type: ignore[arg-type]
+
+    def add(self, changes: Iterable[Change], looks: Iterable[int] = ()) -> None:
+        self.changes += changes
+        self.looks += looks
+
+    def run(self, task: Task) -> None:
+        self.tasks.append(task)
+
+    def check(self, check: fx.Check) -> None:
+        self.checks.append(check)
+
+    def send(self, topic: str, value: bytes | None, **options: Any) -> None:
+        if self.is_broken:
+            raise BufferError("full")
+        self.sent.append((topic, value, options))
+
+    def states(self) -> list[bytes]:
+        return [dict(options["headers"])["headrace-outcome"] for _, _, options in self.sent]
+
+    def acknowledge(self) -> None:
+        """The brokers have all that was sent so far."""
+        for _, _, options in self.sent:
+            callback: Callable[..., None] = options.pop("on_delivery")
+            callback(object(), None)
+        self.sent.clear()
+
+
+@pytest.fixture
+def around() -> Around:
+    made = Around()
+    made.owning.assigned([Given(0, 5, 10, 10)])
+    assert made.changes == [Put(0, Fence(5, 10))]
+    made.owning.take_commits()
+    return made
+
+
+def end(around: Around) -> None:
+    around.owning.ended(around.tasks[-1], done(around.tasks[-1], "me", None))
+
+
+def test_an_item_runs_is_answered_and_committed_in_this_order(around: Around) -> None:
+    around.owning.records([Record(10, b"job", "5.10", "a")])
+    assert [(task.id, task.value, task.fence) for task in around.tasks] == [
+        ("a", b"job", Fence(5, 10))
+    ]
+    assert around.owning.take_commits() == {}
+    end(around)
+    # The token goes back at once; the commit waits for the outcome.
+    assert around.changes[-1] == Put(0, Fence(5, 11))
+    assert (around.states(), around.owning.take_commits()) == ([b"done"], {})
+    around.acknowledge()
+    assert around.owning.take_commits() == {0: 11}
+
+
+def test_what_lies_behind_a_running_item_is_refused_at_once(around: Around) -> None:
+    around.owning.records([Record(10, b"job", "5.10", "a"), Record(11, b"copy", "5.10", "b")])
+    assert len(around.tasks) == 1
+    assert around.states() == [b"refused"]
+    headers = dict(around.sent[0][2]["headers"])
+    # With its own fence, by which the submitter knows which sending was refused.
+    assert (headers["headrace-fence"], headers["headrace-place"]) == (b"5.10", b"0/11")
+    around.acknowledge()
+    assert around.owning.take_commits() == {}
+    end(around)
+    around.acknowledge()
+    assert around.owning.take_commits() == {0: 12}
+
+
+def test_an_outcome_that_cannot_be_written_is_tried_again(around: Around) -> None:
+    around.owning.records([Record(10, b"job", "5.10", "a")])
+    around.is_broken = True
+    end(around)
+    assert around.sent == []
+    around.is_broken = False
+    around.owning.tick()
+    assert around.states() == [b"done"]
+    around.sent[0][2]["on_delivery"](None, Exception("timed out"))
+    around.sent.clear()
+    around.owning.tick()
+    assert around.states() == [b"done"]
+    around.acknowledge()
+    assert around.owning.take_commits() == {0: 11}
+
+
+def test_an_item_of_a_lost_partition_ends_only_when_its_outcome_is_there(around: Around) -> None:
+    around.owning.records([Record(10, b"job", "5.10", "a")])
+    around.owning.revoked([0])
+    assert not any(isinstance(change, Revoke) for change in around.changes)
+    end(around)
+    # Whoever owns the partition now looks for the outcome as soon as nothing runs here.
+    assert not any(isinstance(change, Revoke) for change in around.changes)
+    around.acknowledge()
+    assert around.changes[-1] == Revoke(0, Fence(5, 10))
+    assert around.owning.take_commits() == {}
+
+
+def test_commits_that_failed_are_made_again_while_the_partition_is_ours(around: Around) -> None:
+    around.owning.restore_commits({0: 10, 7: 3})
+    assert around.owning.take_commits() == {0: 10}
+    around.owning.restore_commits({0: 10})
+    assert around.owning.take_commits([0, 7]) == {0: 10}
+    around.owning.revoked([0])
+    around.owning.restore_commits({0: 10})
+    assert around.owning.take_commits() == {}
+
+
+def test_a_log_that_lost_its_end_is_followed(around: Around) -> None:
+    around.owning.records([Record(10, b"job", "5.10", "a")])
+    end(around)
+    around.acknowledge()
+    # A power failure took offset 10; what is sent next is written there again.
+    around.owning.records([Record(9, None)])
+    assert around.changes[-1] == Put(0, Fence(5, 10))
+    # The store knows a newer fence, so the owner asks the group whether it is still the owner.
+    seen = Seen(Fence(5, 11), "idle", "", 0)
+    for _ in range(QUICK.heal_misses):
+        around.owning.answered([], Answer(seen={0: seen}))
+    orders = around.owning.take_orders()
+    assert orders is not None
+    assert orders.claims == {0: 10}
+    around.owning.claimed(0)
+    assert around.changes[-1] == Put(0, Fence(5, 10), True)
+    around.owning.records([Record(10, b"next", "5.10", "b")])
+    assert around.tasks[-1].id == "b"

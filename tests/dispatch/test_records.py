@@ -1,0 +1,130 @@
+"""What lies in the work topic besides fenced items: signals, strangers and repeats."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from tests.dispatch.worlds import WAIT_SECONDS, World, wait_until
+
+from headrace.dispatch import Dispatcher
+from headrace.dispatch.outcomes import Outcome, parse
+
+
+class Outsider:
+    """Any Kafka client, which knows nothing of tokens."""
+
+    def __init__(self, world: World) -> None:
+        self.topic = world.topic
+        settings = {"bootstrap.servers": world.bootstrap, "log_level": 0}
+        self._producer = Producer(settings)
+        self._consumer = Consumer({**settings, "group.id": "outsider"})
+
+    def send(self, value: bytes | None, partition: int, **headers: str) -> None:
+        pairs = [(f"headrace-{name}", text.encode()) for name, text in headers.items()]
+        self._producer.produce(self.topic, value, partition=partition, headers=pairs)
+        assert self._producer.flush(WAIT_SECONDS) == 0
+
+    def outcomes(self) -> list[Outcome]:
+        """All of TOPIC.done."""
+        place = TopicPartition(f"{self.topic}.done", 0, 0)
+        _, end = self._consumer.get_watermark_offsets(place, WAIT_SECONDS)
+        self._consumer.assign([place])
+        found: list[Any] = []
+        while len(found) < end:
+            found += self._consumer.consume(end - len(found), 1.0)
+        outcomes = [parse(it.key(), it.value(), it.headers()) for it in found]
+        return [outcome for outcome in outcomes if outcome is not None]
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+@pytest.fixture
+def outsider(world: World) -> Iterator[Outsider]:
+    made = Outsider(world)
+    yield made
+    made.close()
+
+
+def fence_of(world: World, partition: int) -> str:
+    return world.status().tokens[partition].fence.text()
+
+
+def started(world: World, seen: list[bytes]) -> Dispatcher:
+    def work(job: bytes) -> bytes:
+        seen.append(job)
+        return job
+
+    node = world.node(work, partitions=1)
+    wait_until(lambda: world.idle() == 1)
+    return node
+
+
+def test_a_record_without_a_value_only_gives_the_token_back(
+    world: World, outsider: Outsider
+) -> None:
+    seen: list[bytes] = []
+    node = started(world, seen)
+    before = fence_of(world, 0)
+    for _ in range(3):
+        outsider.send(None, 0)
+    wait_until(lambda: fence_of(world, 0) != before and world.idle() == 1)
+    assert node.submit_sync(b"after").result(WAIT_SECONDS) == b"after"
+    assert seen == [b"after"]
+    assert len(world.status().tokens) == 1
+
+
+def test_a_strangers_record_is_refused_and_never_run(world: World, outsider: Outsider) -> None:
+    seen: list[bytes] = []
+    node = started(world, seen)
+    outsider.send(b"surprise", 0)
+    outsider.send(b"surprise", 0, id="x", fence="nonsense")
+    assert node.submit_sync(b"own").result(WAIT_SECONDS) == b"own"
+    assert seen == [b"own"]
+    assert node.metrics()["owner_refused"] == 2
+
+
+def test_an_item_with_a_repeated_token_is_refused_at_once(world: World, outsider: Outsider) -> None:
+    release = threading.Event()
+    runs: list[bytes] = []
+
+    def work(job: bytes) -> None:
+        runs.append(job)
+        assert release.wait(WAIT_SECONDS)
+
+    node = world.node(work, partitions=1)
+    wait_until(lambda: world.idle() == 1)
+    fence = fence_of(world, 0)
+    handle = node.submit_sync(b"first")
+    wait_until(lambda: runs)
+    # The same token a second time, while the first item still runs.
+    outsider.send(b"second", 0, id="repeat", fence=fence)
+    wait_until(lambda: [it.id for it in outsider.outcomes() if it.state == "refused"] == ["repeat"])
+    assert runs == [b"first"]
+    release.set()
+    assert handle.result(WAIT_SECONDS) is None
+    # Used up, it is worth nothing afterwards either.
+    outsider.send(b"third", 0, id="late", fence=fence)
+    wait_until(lambda: "late" in {it.id for it in outsider.outcomes()})
+    assert runs == [b"first"]
+    assert node.metrics()["owner_refused"] == 2
+
+
+def test_the_done_topic_tells_what_became_of_each_item(world: World, outsider: Outsider) -> None:
+    def work(job: str) -> str:
+        if job == "bad":
+            raise KeyError("no such thing")
+        return job.upper()
+
+    node = world.node(work, partitions=1)
+    handles = [node.submit_sync(job, id=job) for job in ("good", "bad")]
+    wait_until(lambda: all(handle.done() for handle in handles))
+    outcomes = {outcome.id: outcome for outcome in outsider.outcomes()}
+    assert (outcomes["good"].state, outcomes["good"].answer) == ("done", b"GOOD")
+    assert (outcomes["bad"].state, outcomes["bad"].error[0]) == ("failed", "KeyError")
+    assert outcomes["good"].node == node.node.name  # type: ignore[union-attr]
+    assert outcomes["good"].offset < outcomes["bad"].offset

@@ -1,0 +1,165 @@
+"""What a node had not finished is finished after its restart, or by those that are left."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka.admin import AdminClient
+from tests.dispatch.worlds import WAIT_SECONDS, World, wait_until
+
+from headrace.dispatch import Delivery, Dispatcher
+from headrace.dispatch.node import Node
+from headrace.reliability import open_store
+
+
+def test_a_restarted_node_goes_on_with_its_spool(world: World) -> None:
+    spool = world.folder / "own.spool"
+    submitter = world.node(None, spool=spool)
+    submitter.submit_all_sync(range(100))
+    submitter.stop()
+    seen: Counter[int] = Counter()
+
+    def work(job: int) -> None:
+        seen[job] += 1
+
+    again = world.node(work, spool=spool)
+    wait_until(lambda: len(seen) == 100)
+    wait_until(lambda: again.metrics()["spool_items"] == 0)
+    assert set(seen.values()) == {1}
+    again.stop()
+    third = world.node(None, spool=spool)
+    assert third.metrics()["spool_items"] == 0
+
+
+def test_what_ended_while_its_node_was_away_does_not_run_again(world: World) -> None:
+    release = threading.Event()
+    seen: Counter[int] = Counter()
+
+    def work(job: int) -> int:
+        seen[job] += 1
+        assert release.wait(WAIT_SECONDS)
+        return job
+
+    worker = world.node(work)
+    spool = world.folder / "own.spool"
+    submitter = world.node(None, spool=spool)
+    submitter.submit_all_sync(range(4))
+    wait_until(lambda: len(seen) == 4)
+    submitter.stop()
+    release.set()
+    wait_until(lambda: worker.metrics()["done"] == 4)
+    again = world.node(None, spool=spool)
+    wait_until(lambda: again.metrics()["spool_items"] == 0)
+    assert set(seen.values()) == {1}
+
+
+def test_a_node_that_ends_hands_over_through_a_shared_table(
+    world: World, new_database: Callable[[str], str]
+) -> None:
+    seen: Counter[int] = Counter()
+
+    def work(job: int) -> None:
+        seen[job] += 1
+
+    url = new_database("sqlite")
+    leaving = world.node(None, spool=url)
+    leaving.submit_all_sync(range(50))
+    leaving.stop()
+    staying = world.node(work, spool=url)
+    wait_until(lambda: len(seen) == 50)
+    wait_until(lambda: staying.metrics()["spool_items"] == 0)
+    assert set(seen.values()) == {1}
+
+
+def test_an_item_that_the_group_passed_over_is_sent_again(
+    redis_world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.dispatch.inspector.OVERDUE_MS", 100)
+    monkeypatch.setattr("headrace.dispatch.inspector.OVERDUE_LOOK_SECONDS", 0.3)
+    seen: Counter[bytes] = Counter()
+    release = threading.Event()
+
+    def work(job: bytes) -> None:
+        seen[job] += 1
+        assert release.wait(WAIT_SECONDS)
+
+    submitter = redis_world.node(None, partitions=1)
+    worker = redis_world.node(work, partitions=1, drain=0)
+    submitter.submit_sync(b"skipped")
+    wait_until(lambda: seen[b"skipped"])
+    worker.stop()
+    # Somebody moves the group to the end, over an item without an outcome.
+    admin = AdminClient({"bootstrap.servers": redis_world.bootstrap, "log_level": 0})
+    node = submitter.node
+    assert node is not None
+    (end,) = node.cluster.ends(redis_world.topic, [0]).values()
+    places = [TopicPartition(redis_world.topic, 0, end)]
+    request = ConsumerGroupTopicPartitions(worker.group, places)
+    (done,) = admin.alter_consumer_group_offsets([request]).values()
+    done.result(WAIT_SECONDS)
+    release.set()
+    another = redis_world.node(work, partitions=1)
+    wait_until(lambda: another.metrics()["done"] == 1)
+    wait_until(lambda: submitter.metrics()["spool_items"] == 0)
+    assert submitter.metrics()["lost_back"] == 1
+
+
+def test_a_worker_that_vanishes_has_its_item_run_elsewhere(redis_world: World) -> None:
+    seen: Counter[str] = Counter()
+    release = threading.Event()
+
+    def vanishing(job: str) -> str:
+        seen[job] += 1
+        assert release.wait(WAIT_SECONDS)
+        return "too late"
+
+    def work(job: str) -> str:
+        seen[job] += 1
+        return "done elsewhere"
+
+    submitter = redis_world.node(None, partitions=1)
+    worker = redis_world.node(vanishing, partitions=1)
+    handle = submitter.submit_sync("item")
+    wait_until(lambda: seen["item"])
+    vanish(worker)
+    redis_world.node(work, partitions=1)
+    assert handle.result(WAIT_SECONDS) == "done elsewhere"
+    assert seen["item"] == 2
+    release.set()
+
+
+def vanish(dispatcher: Dispatcher) -> None:
+    """Let a node end as a crash does: nothing is finished, renewed or written any more."""
+    node = dispatcher.node
+    assert isinstance(node, Node)
+    assert node.consumer is not None
+    node.owning.ended = lambda *_: None  # type: ignore[method-assign]
+    node.crew._ended = lambda *_: None  # type: ignore[union-attr]
+    node._end_ticks()
+    node.exchanger.stop(0)
+    node.consumer.stop()
+
+
+def test_a_job_that_runs_twice_has_one_effect_with_an_inbox(
+    redis_world: World, new_database: Callable[[str], str]
+) -> None:
+    store = open_store(new_database("sqlite"))
+    store.create()
+    effects: list[str] = []
+    runs: list[str] = []
+
+    def work(job: str, delivery: Delivery) -> None:
+        runs.append(job)
+        with store.begin() as tx:
+            if store.inbox.claim(tx, "billing", [delivery.id], tx.now_ms):
+                effects.append(job)
+
+    node = redis_world.node(work)
+    for _ in range(2):
+        node.submit_sync("tea", id="order-7").result(WAIT_SECONDS)
+    assert (runs, effects) == (["tea", "tea"], ["tea"])
+    store.close()

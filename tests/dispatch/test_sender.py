@@ -1,0 +1,73 @@
+"""The submitting side: no item is forgotten, none is sent twice at a time."""
+
+from __future__ import annotations
+
+from headrace.dispatch.effects import Send, Store
+from headrace.dispatch.fences import Fence, Token
+from headrace.dispatch.sender import Sender
+from headrace.dispatch.tokens import Return
+
+
+def token(number: int) -> Token:
+    return Token(number, Fence(1, 0))
+
+
+def test_tokens_send_the_oldest_items() -> None:
+    sender = Sender()
+    sender.submitted(["a", "b", "c"])
+    assert sender.want == 3
+    assert sender.granted([token(0), token(1)]) == [Send("a", token(0)), Send("b", token(1))]
+    assert (sender.want, len(sender)) == (1, 3)
+
+
+def test_a_token_without_an_item_goes_back() -> None:
+    assert Sender().granted([token(3)]) == [Store(Return(3, Fence(1, 0)))]
+
+
+def test_a_refused_item_is_the_next_to_be_sent() -> None:
+    sender = Sender()
+    sender.submitted(["a", "b"])
+    sender.granted([token(0)])
+    assert not sender.outcome("a", "refused", token(0))
+    assert sender.granted([token(1)]) == [Send("a", token(1))]
+
+
+def test_a_refusal_of_an_earlier_sending_is_old_news() -> None:
+    sender = Sender()
+    sender.submitted(["a"])
+    for number in range(2):
+        sender.granted([token(number)])
+        sender.outcome("a", "refused", token(0))
+    assert sender.want == 0
+
+
+def test_an_item_finishes_once_wherever_it_is() -> None:
+    sender = Sender()
+    sender.submitted(["sent", "waiting"])
+    sender.granted([token(0)])
+    assert sender.outcome("sent", "done", token(0))
+    assert sender.outcome("waiting", "failed", None)
+    assert not sender.outcome("sent", "done", token(0))
+    assert (sender.want, len(sender)) == (0, 0)
+    assert sender.granted([token(1)]) == [Store(Return(1, Fence(1, 0)))]
+
+
+def test_a_failed_sending_returns_the_token_only_if_surely_nothing_arrived() -> None:
+    sender = Sender()
+    sender.submitted(["a"])
+    sender.granted([token(0)])
+    assert sender.failed("a", token(0), surely=False) == []
+    sender.granted([token(1)])
+    assert sender.failed("a", token(1), surely=True) == [Store(Return(1, Fence(1, 0)))]
+    assert sender.want == 1
+
+
+def test_an_item_that_was_passed_over_waits_again() -> None:
+    sender = Sender()
+    sender.submitted(["a"])
+    sender.lost("a")
+    sender.granted([token(0)])
+    sender.lost("a")
+    assert sender.want == 1
+    sender.lost("unknown")
+    assert len(sender) == 1

@@ -1,0 +1,168 @@
+"""Nodes are killed, storms rage and Redis forgets: no item is lost, no partition flies two."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.apache_kafka import QUICK_JVM, ApacheKafka
+from tests.faults.dispatch_world import BROKER_SETTINGS, DispatchWorld, every
+from tests.faults.processes import BrokerProcess
+from tests.redis_server import RedisServer
+
+KILL_SECONDS = 2.0
+# As the promise says it.
+LONG_NODES, LONG_PARTITIONS, LONG_ITEMS, LONG_WORK_MS = 4, 16, 20_000, 50
+# The same in short.
+NODES, PARTITIONS, ITEMS, WORK_MS = 3, 6, 1_200, 50
+
+
+@pytest.fixture
+def server() -> Iterator[RedisServer]:
+    with RedisServer() as server:
+        yield server
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
+    with BrokerProcess(tmp_path / "data", settings=BROKER_SETTINGS) as broker:
+        yield broker
+
+
+@pytest.fixture
+def apache(tmp_path: Path) -> Iterator[ApacheKafka]:
+    settings = dict(setting.split("=") for setting in BROKER_SETTINGS)
+    with ApacheKafka(settings=settings, heap="512m", jvm=QUICK_JVM) as kafka:
+        yield kafka
+
+
+def endure(world: DispatchWorld, steps: list[Callable[[], object]]) -> None:
+    """Let it happen, let all items end, and look at the whole history."""
+    world.start()
+    every(KILL_SECONDS, steps, world)
+    assert world.finish(), world.complaint()
+    assert world.has_all_tokens(), world.complaint()
+    assert world.stop() == [0] * len(world.nodes), world.complaint()
+    assert world.left_in_spools() == 0
+    checker = world.check()
+    counts = {
+        "items": len(checker.finished),
+        "kills": world.kills,
+        "refused": checker.refused,
+        "repeats": checker.repeats,
+    }
+    print(json.dumps(counts))
+    assert checker.anomalies() == []
+    assert len(checker.finished) == len(checker.submitted) == world.items
+
+
+def short(folder: Path, bootstrap: str, server: RedisServer) -> None:
+    with DispatchWorld(
+        folder,
+        bootstrap,
+        server,
+        nodes=NODES,
+        partitions=PARTITIONS,
+        items=ITEMS,
+        work_ms=WORK_MS,
+    ) as world:
+        endure(
+            world,
+            [
+                world.kill_one,
+                world.flush_tokens,
+                world.kill_one,
+                world.restart_tokens,
+                lambda: world.storm(1),
+                world.kill_one,
+            ],
+        )
+        assert world.kills == 3
+
+
+@pytest.mark.timeout(600)
+def test_nodes_are_killed_and_redis_forgets(
+    tmp_path: Path, broker: BrokerProcess, server: RedisServer
+) -> None:
+    short(tmp_path, broker.bootstrap, server)
+
+
+@pytest.mark.timeout(600)
+def test_on_apache_kafka_too(tmp_path: Path, apache: ApacheKafka, server: RedisServer) -> None:
+    short(tmp_path, apache.bootstrap, server)
+
+
+@pytest.mark.timeout(600)
+def test_survivors_adopt_the_items_of_a_node_that_never_comes_back(
+    tmp_path: Path, broker: BrokerProcess, server: RedisServer
+) -> None:
+    with DispatchWorld(
+        tmp_path,
+        broker.bootstrap,
+        server,
+        nodes=NODES,
+        partitions=PARTITIONS,
+        items=ITEMS // 4,
+        work_ms=WORK_MS,
+        spool=f"sqlite:///{tmp_path}/spool.db",
+    ) as world:
+        world.start()
+        dead = world.nodes[0]
+        world.wait_submitted(dead, ITEMS // 20)
+        world.leave(dead)
+        assert world.finish(), world.complaint()
+        assert world.stop() == [0] * len(world.nodes), world.complaint()
+        assert world.check().anomalies() == []
+
+
+def promised(world: DispatchWorld) -> None:
+    """A kill every two seconds from beginning to end, and all the rest in between."""
+
+    def kills(count: int) -> list[Callable[[], object]]:
+        return [world.kill_one] * count
+
+    steps = kills(5)
+    for disturbance in (
+        world.flush_tokens,
+        world.restart_tokens,
+        lambda: world.storm(10),
+        world.flush_tokens,
+        world.restart_tokens,
+    ):
+        steps += [disturbance, *kills(5)]
+    endure(world, steps + kills(10))
+    assert world.kills == 40
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+def test_twenty_thousand_items(tmp_path: Path, broker: BrokerProcess, server: RedisServer) -> None:
+    with DispatchWorld(
+        tmp_path,
+        broker.bootstrap,
+        server,
+        nodes=LONG_NODES,
+        partitions=LONG_PARTITIONS,
+        items=LONG_ITEMS,
+        work_ms=LONG_WORK_MS,
+    ) as world:
+        promised(world)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+def test_twenty_thousand_items_on_apache_kafka(
+    tmp_path: Path, apache: ApacheKafka, server: RedisServer
+) -> None:
+    with DispatchWorld(
+        tmp_path,
+        apache.bootstrap,
+        server,
+        nodes=LONG_NODES,
+        partitions=LONG_PARTITIONS,
+        items=LONG_ITEMS,
+        work_ms=LONG_WORK_MS,
+    ) as world:
+        promised(world)
