@@ -1,0 +1,15 @@
+"""A topic copied exactly once, with keys and headers, whatever is killed meanwhile.
+
+headrace pipeline run pipeline_copy
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+
+from headrace.spark import pipeline
+
+
+@pipeline(source="payments", sink="payments-copy", options={"includeHeaders": "true"})
+def copy_payments(records: DataFrame) -> DataFrame:
+    return records.select("key", "value", "headers")

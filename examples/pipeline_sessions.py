@@ -1,0 +1,30 @@
+"""Visits: what a user did without a pause of five minutes is one row of a table.
+
+    headrace pipeline run pipeline_sessions
+
+A visit is written once, when the watermark says that nothing more can belong to it.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+
+from headrace.spark import Json, Table, pipeline
+
+
+@pipeline(
+    source="page-views",
+    sink=Table("sqlite:///visits.db", "visits", keys=["user", "began"]),
+    value=Json("user STRING NOT NULL, page STRING, at TIMESTAMP"),
+    watermark=("at", "1 minute"),
+)
+def visits(views: DataFrame) -> DataFrame:
+    session = f.session_window("at", "5 minutes")
+    found = views.groupBy("user", session).agg(f.count("page").alias("pages"))
+    return found.select(
+        "user",
+        f.date_format("session_window.start", "HH:mm").alias("began"),
+        f.date_format("session_window.end", "HH:mm").alias("ended"),
+        "pages",
+    )

@@ -1,0 +1,197 @@
+"""`headrace pipeline replay`, `compare`, `switch` and `drop`: new code beside the old output."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headrace.cli.connection import BootstrapOption, PropertyOption, check_reachable
+from headrace.cli.errors import CliError
+from headrace.cli.output import Output, OutputOption, show_json, show_rows
+from headrace.cli.pairs import parse_pairs
+from headrace.cli.pipeline_options import (
+    CheckpointsOption,
+    ConfOption,
+    ConnectorOption,
+    HomeOption,
+    MasterOption,
+    RepinOption,
+    TargetArgument,
+)
+from headrace.cli.pipeline_running import RunOptions, load_pipeline, pipeline_errors, run_pipeline
+
+if TYPE_CHECKING:
+    from headrace.spark.definitions import Pipeline
+
+COUNTS = ("old_rows", "new_rows", "same", "different", "only_old", "only_new")
+EXAMPLES = ("key", "kind", "old", "new")
+
+OldOption = Annotated[
+    int | None, typer.Option("--old", help="The old version.", show_default="the live one")
+]
+NewOption = Annotated[
+    int | None, typer.Option("--new", help="The new version.", show_default="the one in the code")
+]
+
+
+def replay(
+    target: TargetArgument,
+    *,
+    window: Annotated[
+        str | None,
+        typer.Option("--window", metavar="HH:MM-HH:MM", help="Run only in these hours of the day."),
+    ] = None,
+    rate: Annotated[
+        float | None, typer.Option("--rate", help="At most so many records a second.")
+    ] = None,
+    bootstrap: BootstrapOption,
+    property: PropertyOption = None,
+    master: MasterOption = None,
+    conf: ConfOption = None,
+    connector: ConnectorOption = "headrace",
+    checkpoints: CheckpointsOption = None,
+    repin: RepinOption = False,
+    home: HomeOption,
+) -> None:
+    """Run the code's version from offset zero to the end, into an output of its own.
+
+    What readers see stays as it is until `headrace pipeline switch`. A replay that was interrupted
+    goes on where it was.
+    """
+    pipeline = load_pipeline(target)
+    where = _where(bootstrap, property)
+    check_reachable(bootstrap)
+    with pipeline_errors():
+        from headrace.spark.aliases import live_version
+        from headrace.spark.windows import Window
+
+        hours = Window.parse(window) if window else None
+        if live_version(where, pipeline.sink) == pipeline.version:
+            raise CliError(
+                f"version {pipeline.version} of {pipeline.name} is live",
+                "a replay is of a new version: raise version= in @pipeline",
+            )
+    options = RunOptions(bootstrap, property, master, conf, connector, checkpoints, repin, home)
+    run_pipeline(target, options, to_end=True, per_second=rate, window=hours, first_is_live=False)
+
+
+def compare(
+    target: TargetArgument,
+    *,
+    old: OldOption = None,
+    new: NewOption = None,
+    bootstrap: BootstrapOption,
+    property: PropertyOption = None,
+    master: MasterOption = None,
+    conf: ConfOption = None,
+    output: OutputOption = Output.table,
+) -> None:
+    """Compare two versions of an output, key by key; status 1 if they differ."""
+    pipeline = load_pipeline(target)
+    where = _where(bootstrap, property)
+    check_reachable(bootstrap)
+    with pipeline_errors():
+        from headrace.spark.comparing import compare as compare_outputs
+        from headrace.spark.sessions import open_session
+
+        first, second = _versions(pipeline, where, old, new)
+        settings = {name: str(each) for name, each in parse_pairs(conf, "--conf").items()}
+        spark = open_session(pipeline.name, master, settings)
+        try:
+            options = {f"kafka.{name}": value for name, value in where.items()}
+            found = compare_outputs(spark, pipeline.sink, first, second, options)
+        finally:
+            spark.stop()
+    if output is Output.json:
+        show_json({"old": first, "new": second, **found.to_dict()})
+    else:
+        show_rows([{name: getattr(found, name) for name in COUNTS}], COUNTS, output)
+        if found.examples:
+            show_rows(found.examples, EXAMPLES, output)
+    if found.different or found.only_old or found.only_new:
+        raise typer.Exit(1)
+
+
+def switch(
+    target: TargetArgument,
+    *,
+    to: Annotated[
+        int | None,
+        typer.Option("--to", help="The version.", show_default="the one in the code"),
+    ] = None,
+    bootstrap: BootstrapOption,
+    property: PropertyOption = None,
+) -> None:
+    """Make a version live for readers at once; the old output stays until it is dropped."""
+    pipeline = load_pipeline(target)
+    where = _where(bootstrap, property)
+    check_reachable(bootstrap)
+    version = to or pipeline.version
+    with pipeline_errors():
+        from headrace.spark.aliases import live_version, make_live
+        from headrace.spark.outputs import output_exists
+        from headrace.spark.sinks import describe
+
+        before = live_version(where, pipeline.sink)
+        if not output_exists(pipeline.sink, version, where):
+            raise CliError(
+                f"there is no {describe(pipeline.sink, version)}",
+                "headrace pipeline replay makes it",
+            )
+        make_live(where, pipeline.sink, version)
+    print(f"{pipeline.name}: version {version} is live, before it was {before or 'none'}")
+
+
+def drop(
+    target: TargetArgument,
+    *,
+    version: Annotated[int, typer.Option("--version", help="The version to drop.")],
+    bootstrap: BootstrapOption,
+    property: PropertyOption = None,
+    home: HomeOption,
+) -> None:
+    """Delete the output and the checkpoint of a version that is not live and does not run."""
+    pipeline = load_pipeline(target)
+    where = _where(bootstrap, property)
+    check_reachable(bootstrap)
+    with pipeline_errors():
+        import shutil
+
+        from headrace.spark.aliases import live_version
+        from headrace.spark.homes import Home
+        from headrace.spark.outputs import drop_output
+        from headrace.spark.sinks import describe
+
+        if live_version(where, pipeline.sink) == version:
+            raise CliError(
+                f"version {version} of {pipeline.name} is live", "switch to another one first"
+            )
+        kept = Home(home, pipeline.name, version)
+        if kept.is_running:
+            raise CliError(
+                f"version {version} of {pipeline.name} runs",
+                f"headrace pipeline stop {pipeline.name} --version {version}",
+            )
+        drop_output(pipeline.sink, version, where)
+        shutil.rmtree(kept.folder, ignore_errors=True)
+        print(f"dropped {describe(pipeline.sink, version)}")
+
+
+def _where(bootstrap: str, properties: list[str] | None) -> dict[str, str]:
+    given = {name: str(each) for name, each in parse_pairs(properties, "-X").items()}
+    return {"bootstrap.servers": bootstrap, **given}
+
+
+def _versions(
+    pipeline: Pipeline, where: dict[str, str], old: int | None, new: int | None
+) -> tuple[int, int]:
+    from headrace.spark.aliases import live_version
+
+    first = old or live_version(where, pipeline.sink)
+    if first is None:
+        raise CliError(f"no version of {pipeline.name} is live", "--old VERSION")
+    second = new or pipeline.version
+    if first == second:
+        raise CliError(f"version {first} is both the old and the new one", "--old and --new")
+    return first, second

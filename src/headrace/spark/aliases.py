@@ -1,0 +1,137 @@
+"""Aliases: which version of a pipeline's output is live, kept where the readers of a sink look.
+
+A topic's alias is a record of the compacted topic `headrace.aliases`, a table's a view, a folder's
+the link `live` in it. Each is changed at once: a reader sees the old output or the new one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headrace.client.compacted import CompactedReader
+from headrace.client.making_topics import NeededTopic, admin_client, make_topics
+from headrace.client.producer import Producer
+from headrace.client.settings import Settings, with_bootstrap
+from headrace.spark.pipeline_errors import PipelineError
+from headrace.spark.sinks import LIVE_FOLDER, Folder, Sink, Table, Topic
+
+if TYPE_CHECKING:
+    from headrace.reliability.store.engine import Database
+
+TOPIC = "headrace.aliases"
+READ_SECONDS = 30.0
+
+
+def live_topic(bootstrap: str | Settings, name: str) -> str:
+    """The topic that an alias stands for: what a reader of a pipeline's output subscribes to."""
+    found = _read_alias(bootstrap, name)
+    return name if found is None else str(found["topic"])
+
+
+def live_version(bootstrap: str | Settings, sink: Sink) -> int | None:
+    """The version that readers of a sink see; None if none has been made live."""
+    if isinstance(sink, Topic):
+        found = _read_alias(bootstrap, sink.name)
+        return None if found is None else int(found["version"])
+    if isinstance(sink, Table):
+        with _database(sink) as database, database.connect() as connection:
+            return _view_version(database, connection, sink)
+    return _folder_version(sink)
+
+
+def make_live(bootstrap: str | Settings, sink: Sink, version: int) -> None:
+    """Let readers see a version from now on; durable when it returns."""
+    if isinstance(sink, Topic):
+        _write_alias(bootstrap, sink, version)
+    elif isinstance(sink, Table):
+        _change_view(sink, version)
+    else:
+        _change_folder(sink, version)
+
+
+def _read_alias(bootstrap: str | Settings, name: str) -> dict[str, Any] | None:
+    found: dict[bytes, bytes | None] = {}
+    with CompactedReader(bootstrap, TOPIC, found.__setitem__) as reader:
+        if not reader.caught_up.wait(READ_SECONDS):
+            raise PipelineError(
+                f"{TOPIC} was not read in {READ_SECONDS:g} s", "is the broker busy?"
+            )
+    value = found.get(name.encode())
+    if value is None:
+        return None
+    alias: dict[str, Any] = json.loads(value)
+    return alias
+
+
+def _write_alias(bootstrap: str | Settings, sink: Topic, version: int) -> None:
+    given = with_bootstrap(bootstrap)
+    make_topics(admin_client(given), [NeededTopic(TOPIC, 1, must={"cleanup.policy": "compact"})])
+    alias = {"topic": sink.output(version), "version": version}
+    with Producer({"enable.idempotence": False, "linger.ms": 0, **given}) as producer:
+        producer.send_and_wait(TOPIC, json.dumps(alias).encode(), key=sink.name.encode())
+
+
+def _database(sink: Table) -> Any:
+    from headrace.spark.sql_batches import open_sql
+
+    return open_sql(sink.url)
+
+
+def _view_version(database: Database, connection: Any, sink: Table) -> int | None:
+    from sqlalchemy import inspect
+
+    looked = inspect(connection)
+    if sink.name not in looked.get_view_names():
+        if sink.name in looked.get_table_names():
+            raise PipelineError(
+                f"{sink.name} is a table, and the live version is to be a view of that name",
+                "rename the table, or give the sink another name",
+            )
+        return None
+    words = str(looked.get_view_definition(sink.name))
+    for version in range(1, 10_000):
+        if sink.output(version) in words.replace(";", " ").replace('"', " ").split():
+            return version
+    return None
+
+
+def _change_view(sink: Table, version: int) -> None:
+    with _database(sink) as database, database.connect() as connection:
+        is_there = _view_version(database, connection, sink) is not None
+        connection.rollback()
+        quote = database.engine.dialect.identifier_preparer.quote
+        with database.begin(connection, write=True):
+            # Both databases change views within transactions: no reader finds none.
+            if is_there:
+                connection.exec_driver_sql(f"DROP VIEW {quote(sink.name)}")
+            connection.exec_driver_sql(
+                f"CREATE VIEW {quote(sink.name)} AS SELECT * FROM {quote(sink.output(version))}"
+            )
+
+
+def _folder_version(sink: Folder) -> int | None:
+    link = _local(sink) / LIVE_FOLDER
+    if not link.is_symlink():
+        return None
+    return int(os.readlink(link).rstrip("/").rpartition("/v")[2].removeprefix("v"))
+
+
+def _change_folder(sink: Folder, version: int) -> None:
+    folder = _local(sink)
+    aside = folder / f".{LIVE_FOLDER}-{uuid.uuid4().hex}"
+    aside.symlink_to(f"v{version}", target_is_directory=True)
+    os.replace(aside, folder / LIVE_FOLDER)
+
+
+def _local(sink: Folder) -> Path:
+    path = sink.place.removeprefix("file://")
+    if "://" in path:
+        raise PipelineError(
+            f"{sink.path} has no links, so that no version can be made live there",
+            "read the version's folder itself: .../v1",
+        )
+    return Path(path)

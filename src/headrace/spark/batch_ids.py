@@ -1,0 +1,23 @@
+"""Who writes a batch: the query that a `foreachBatch` function is called for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.spark.pipeline_errors import SinkError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+QUERY_PROPERTY = "sql.streaming.queryId"
+
+
+def query_of(rows: DataFrame) -> str:
+    """The id of the running query, which its checkpoint keeps; SinkError outside of one."""
+    query = rows.sparkSession.sparkContext.getLocalProperty(QUERY_PROPERTY)
+    if not query:
+        raise SinkError(
+            "this is no batch of a streaming query",
+            "give it to writeStream.foreachBatch(...), or name the writer: name=...",
+        )
+    return str(query)

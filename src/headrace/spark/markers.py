@@ -1,0 +1,54 @@
+"""Markers: which batch a task of a query has written last, kept as the offset of a group.
+
+The offset is committed in the transaction of the rows, so both are there or neither. Brokers forget
+the offsets of idle groups after `offsets.retention.minutes` (seven days unless changed): a batch
+that was interrupted has to be run again before that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from headrace.client.addresses import parse_servers
+from headrace.client.cluster import Cluster, CoordinatorOf
+from headrace.client.security import Security
+from headrace.protocol.api.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from headrace.spark.pipeline_errors import CheckpointTooOld
+
+PREFIX = "headrace.sink"
+TIMEOUT_SECONDS = 60.0
+# The last version that asks for one group; it is also the first that waits for open transactions.
+FETCH_ONE_VERSION = 7
+
+
+def marker_name(query: str, task: int) -> str:
+    """The group, and the transactional id, of a task of a query."""
+    return f"{PREFIX}.{query}.{task}"
+
+
+def is_written(marker: int | None, batch: int) -> bool:
+    """Whether a task has written the batch already, by its marker."""
+    if marker is not None and marker > batch:
+        raise CheckpointTooOld(
+            f"the output already holds batch {marker}, and the checkpoint is at batch {batch}",
+            "restore the newest checkpoint, or start with a new checkpoint and a new output",
+        )
+    return marker == batch
+
+
+def read_marker(settings: Mapping[str, str], name: str) -> int | None:
+    """The batch that a marker names, or None; what an open transaction holds is waited for."""
+    request = OffsetFetchRequest(group_id=name, topics=None, require_stable=True)
+    servers = parse_servers(settings["bootstrap.servers"])
+    with Cluster(servers, Security(settings), TIMEOUT_SECONDS) as cluster:
+        answer = cluster.ask_coordinator(
+            CoordinatorOf.GROUP, name, request, OffsetFetchResponse, _refusal, FETCH_ONE_VERSION
+        )
+    # A task whose rows name their topics marks the first of each batch: the newest counts.
+    offsets = [row.committed_offset for topic in answer.topics for row in topic.partitions]
+    return max((offset for offset in offsets if offset >= 0), default=None)
+
+
+def _refusal(answer: OffsetFetchResponse) -> tuple[int, str | None]:
+    codes = [row.error_code for topic in answer.topics for row in topic.partitions]
+    return next(filter(None, (answer.error_code, *codes)), 0), None

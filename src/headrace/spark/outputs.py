@@ -1,0 +1,91 @@
+"""Outputs of pipelines as they lie in their sinks: made, looked for, and dropped."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headrace.client.making_topics import NeededTopic, admin_client
+from headrace.client.making_topics import make_topics as make_needed
+from headrace.reliability.dead_letters import topic_of
+from headrace.spark.pipeline_errors import PipelineError
+from headrace.spark.sinks import Folder, Sink, Table, Topic
+
+if TYPE_CHECKING:
+    from headrace.spark.definitions import Pipeline
+
+ADMIN_SECONDS = 30.0
+
+
+def make_topics(pipeline: Pipeline, settings: Mapping[str, str]) -> None:
+    """Make the topics that a pipeline writes to, with as many partitions as its sources have.
+
+    PipelineError if a source is not there.
+    """
+    from confluent_kafka import KafkaException
+
+    admin = admin_client(settings)
+    known = admin.list_topics(timeout=ADMIN_SECONDS).topics
+    missing = [each.topic for each in pipeline.sources.values() if each.topic not in known]
+    if missing:
+        raise PipelineError(
+            f"there is no topic {missing[0]!r}", f"headrace topic create {missing[0]}"
+        )
+    partitions = max(
+        len(known[each.topic].partitions) for each in pipeline.sources.values() if not each.latest
+    )
+    wanted = {}
+    if isinstance(pipeline.sink, Topic):
+        wanted[pipeline.sink.output(pipeline.version)] = partitions
+    for each in pipeline.sources.values():
+        if each.value is not None and not each.latest:
+            wanted.setdefault(pipeline.dead_letters or topic_of(each.topic), 1)
+    new = [NeededTopic(name, count) for name, count in wanted.items() if name not in known]
+    try:
+        make_needed(admin, new)
+    except KafkaException as problem:
+        names = ", ".join(each.name for each in new)
+        raise PipelineError(f"{names} cannot be made: {problem}", "make it by hand") from None
+
+
+def output_exists(sink: Sink, version: int, settings: Mapping[str, str]) -> bool:
+    """Whether a version has an output."""
+    output = sink.output(version)
+    if isinstance(sink, Topic):
+        return output in admin_client(settings).list_topics(timeout=ADMIN_SECONDS).topics
+    if isinstance(sink, Table):
+        from sqlalchemy import inspect
+
+        from headrace.spark.sql_batches import open_sql
+
+        with open_sql(sink.url) as database, database.connect() as connection:
+            return bool(inspect(connection).has_table(output))
+    return _path(sink, version).is_dir()
+
+
+def drop_output(sink: Sink, version: int, settings: Mapping[str, str]) -> None:
+    """Delete the output of a version; nothing happens if it is not there."""
+    if not output_exists(sink, version, settings):
+        return
+    output = sink.output(version)
+    if isinstance(sink, Topic):
+        admin = admin_client(settings)
+        admin.delete_topics([output])[output].result(ADMIN_SECONDS)
+    elif isinstance(sink, Table):
+        from headrace.spark.sql_batches import open_sql
+
+        with open_sql(sink.url) as database, database.connect() as connection:
+            quote = database.engine.dialect.identifier_preparer.quote
+            with database.begin(connection, write=True):
+                connection.exec_driver_sql(f"DROP TABLE {quote(output)}")
+    else:
+        shutil.rmtree(_path(sink, version))
+
+
+def _path(sink: Folder, version: int) -> Path:
+    path = sink.output(version).removeprefix("file://")
+    if "://" in path:
+        raise PipelineError(f"{path} is not on this machine", "use the tools of its file system")
+    return Path(path)

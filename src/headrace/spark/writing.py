@@ -1,0 +1,195 @@
+"""Starting a pipeline's queries: each sink in its own exactly-once way."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from headrace.spark.frames import Connection, letters, parting, records, rows_of
+from headrace.spark.parquet_batches import into_parquet
+from headrace.spark.pins import exactly_once
+from headrace.spark.pipeline_errors import PipelineError
+from headrace.spark.sinks import Folder, Table, Topic
+from headrace.spark.sql_batches import into_sql
+from headrace.spark.windows import records_per_trigger
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+    from headrace.spark.definitions import Pipeline
+
+LETTER_TASKS = 1
+# With a rate, a batch is begun every so often; all of it is read at once.
+RATE_TRIGGER_SECONDS = 1.0
+CONNECTORS = ("headrace", "kafka")
+
+_SECONDS = re.compile(r"(\d+(?:\.\d+)?) *(ms|milliseconds?|s|seconds?|m|minutes?|h|hours?)")
+_UNITS = {"m": 60.0, "h": 3600.0, "s": 1.0}
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """How a pipeline is started."""
+
+    bootstrap: str
+    checkpoint: str
+    settings: Mapping[str, str] = field(default_factory=dict)
+    connector: str = "headrace"
+    # Read what is there now and end.
+    to_end: bool = False
+    per_second: float | None = None
+    repin: bool = False
+
+
+def start_queries(spark: SparkSession, pipeline: Pipeline, start: Start) -> list[StreamingQuery]:
+    """Start the query of a pipeline, and that of its dead letters if it has any.
+
+    PlanChanged if the checkpoint was written with another plan.
+    """
+    if start.connector not in CONNECTORS:
+        raise PipelineError(f"there is no connector {start.connector!r}", "headrace or kafka")
+    reading = _reading(pipeline, start)
+    rows = rows_of(spark, pipeline, reading)
+    writers = [(pipeline.name, _writer(rows, pipeline, start))]
+    # What looks for bad values reads the same records again, and is not to be seen in the lag.
+    ungrouped = {name: each for name, each in reading.options.items() if name != "group"}
+    bad = letters(spark, pipeline, Connection(ungrouped, start.connector))
+    if bad is not None:
+        aside = f"{start.checkpoint}-letters"
+        letters_writer = _to_topic(bad, None, LETTER_TASKS, aside, start)
+        writers.append((f"{pipeline.name}.letters", letters_writer))
+    started: list[StreamingQuery] = []
+    try:
+        for name, writer in writers:
+            started.append(_triggered(writer, pipeline, start).queryName(name).start())
+    except BaseException:
+        for query in started:
+            query.stop()
+        raise
+    return started
+
+
+def group_of(pipeline: Pipeline) -> str:
+    """The group that a pipeline's progress is committed to."""
+    return f"headrace.pipeline.{pipeline.name}.v{pipeline.version}"
+
+
+def trigger_seconds(text: str) -> float:
+    """Seconds of `10 seconds` or `1 minute`; PipelineError for anything else."""
+    found = _SECONDS.fullmatch(text.strip())
+    if not found:
+        raise PipelineError(f"{text!r} is no time from batch to batch", "10 seconds, 1 minute")
+    number, unit = float(found[1]), found[2]
+    return number / 1000 if unit.startswith(("ms", "milli")) else number * _UNITS[unit[0]]
+
+
+def _reading(pipeline: Pipeline, start: Start) -> Connection:
+    options = {"kafka.bootstrap.servers": start.bootstrap, **_kafka(start)}
+    if start.per_second is not None:
+        every_s = trigger_seconds(pipeline.trigger) if pipeline.trigger else RATE_TRIGGER_SECONDS
+        options["maxOffsetsPerTrigger"] = str(records_per_trigger(start.per_second, every_s))
+    if start.connector == "headrace":
+        options["group"] = group_of(pipeline)
+    return Connection(options, start.connector)
+
+
+def _kafka(start: Start) -> dict[str, str]:
+    return {f"kafka.{name}": value for name, value in start.settings.items()}
+
+
+def _writer(rows: DataFrame, pipeline: Pipeline, start: Start) -> DataStreamWriter:
+    sink = pipeline.sink
+    output = sink.output(pipeline.version)
+    if isinstance(sink, Topic):
+        writer = _to_topic(
+            records(rows, sink),
+            output,
+            pipeline.tasks,
+            start.checkpoint,
+            start,
+            pipeline.output_mode,
+        )
+    else:
+        write: Callable[[DataFrame, int], None]
+        if isinstance(sink, Table):
+            write = _latest_first(
+                sink,
+                into_sql(
+                    sink.url,
+                    output,
+                    keys=sink.keys,
+                    deletes=sink.deletes,
+                    mode="replace" if pipeline.output_mode == "complete" else "append",
+                ),
+            )
+        else:
+            write = into_parquet(output, partition_by=_partitions(sink, rows))
+        writer = rows.writeStream.foreachBatch(write)
+        writer = writer.option("checkpointLocation", start.checkpoint)
+        writer = writer.outputMode(pipeline.output_mode)
+    return writer
+
+
+def _to_topic(
+    rows: DataFrame,
+    topic: str | None,
+    tasks: int,
+    checkpoint: str,
+    start: Start,
+    output_mode: str = "append",
+) -> DataStreamWriter:
+    options = {"kafka.bootstrap.servers": start.bootstrap, **_kafka(start)}
+    if topic is not None:
+        options["topic"] = topic
+    if start.connector == "kafka":
+        official = rows.writeStream.format("kafka").options(**options)
+        return official.option("checkpointLocation", checkpoint).outputMode(output_mode)
+    return exactly_once(
+        rows,
+        tasks=tasks,
+        key=parting(rows),
+        checkpoint=checkpoint,
+        options=options,
+        output_mode=output_mode,
+        repin=start.repin,
+    )
+
+
+def _triggered(writer: DataStreamWriter, pipeline: Pipeline, start: Start) -> DataStreamWriter:
+    if start.to_end and start.per_second is None:
+        return writer.trigger(availableNow=True)
+    every = pipeline.trigger or (f"{RATE_TRIGGER_SECONDS} seconds" if start.per_second else None)
+    return writer if every is None else writer.trigger(processingTime=every)
+
+
+def _latest_first(
+    sink: Table, write: Callable[[DataFrame, int], None]
+) -> Callable[[DataFrame, int], None]:
+    """Before a batch is written, keep of each key the row that counts."""
+    column = sink.latest_by
+    if column is None:
+        return write
+
+    def reduced(rows: DataFrame, batch: int) -> None:
+        from pyspark.sql import functions as f
+
+        newest = f.max_by(f.struct(*rows.columns), f.col(column))
+        keys = [f.col(key).alias(f"_by_{key}") for key in sink.keys]
+        write(rows.groupBy(*keys).agg(newest.alias("_of")).select("_of.*").drop(column), batch)
+
+    return reduced
+
+
+def _partitions(sink: Folder, rows: DataFrame) -> list[str]:
+    missing: list[Any] = [name for name in sink.partition_by if name not in rows.columns]
+    if missing:
+        raise PipelineError(
+            f"there is no column {missing[0]!r} to part the folder by",
+            f"the rows have {', '.join(rows.columns)}",
+        )
+    return list(sink.partition_by)

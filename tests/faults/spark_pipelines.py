@@ -1,0 +1,109 @@
+"""The pipelines that are killed: every kind of sink, without state and with it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headrace.spark import Folder, Pipeline, Table, Topic, pipeline
+from headrace.spark.homes import Home
+from headrace.spark.outputs import make_topics
+from headrace.spark.runner import Runner
+from headrace.spark.sessions import open_session
+from headrace.spark.writing import Start
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+SOURCE = "numbers"
+KEYS = 10
+DATABASE = "sqlite:///rows.db"
+# A batch is small, so that there are many to be killed in.
+OPTIONS = {"maxOffsetsPerTrigger": "2000"}
+
+
+def parsed(records: DataFrame) -> DataFrame:
+    """The numbers; without a schema there are no queries for dead letters to be killed as well."""
+    from pyspark.sql import functions as f
+
+    value = f.from_json(f.col("value").cast("string"), "n BIGINT, k INT")
+    return records.select(value.alias("of")).select("of.*")
+
+
+@pipeline(source=SOURCE, sink=Topic("copied", key="k"), options=OPTIONS, tasks=2)
+def copied(records: DataFrame) -> DataFrame:
+    return parsed(records).select("n", "k")
+
+
+@pipeline(
+    source=SOURCE,
+    sink=Topic("counted", key="k"),
+    options=OPTIONS,
+    tasks=2,
+    output_mode="update",
+)
+def counted(records: DataFrame) -> DataFrame:
+    return parsed(records).groupBy("k").count()
+
+
+@pipeline(source=SOURCE, sink=Table(DATABASE, "listed"), options=OPTIONS)
+def listed(records: DataFrame) -> DataFrame:
+    return parsed(records).select("n", "k")
+
+
+@pipeline(
+    source=SOURCE,
+    sink=Table(DATABASE, "summed", keys=["k"]),
+    options=OPTIONS,
+    output_mode="update",
+)
+def summed(records: DataFrame) -> DataFrame:
+    return parsed(records).groupBy("k").agg({"n": "sum"}).withColumnRenamed("sum(n)", "total")
+
+
+@pipeline(source=SOURCE, sink=Folder("kept", partition_by=["k"]), options=OPTIONS)
+def kept(records: DataFrame) -> DataFrame:
+    return parsed(records).select("n", "k")
+
+
+ALL: dict[str, Pipeline] = {each.name: each for each in (copied, counted, listed, summed, kept)}
+
+
+def main() -> None:
+    """Run pipelines in one process until SIGTERM: BOOTSTRAP MASTER NAME..."""
+    bootstrap, master, *names = sys.argv[1:]
+    spark = open_session("faults", master, {"spark.driver.memory": "1g"})
+    runners = []
+    for name in names:
+        make_topics(ALL[name], {"bootstrap.servers": bootstrap})
+        home = Home(Path("home"), name, 1)
+        runners.append(Runner(ALL[name], Start(bootstrap, home.checkpoint), home))
+
+    def stop(*_: object) -> None:
+        for runner in runners:
+            runner.request_stop()
+
+    signal.signal(signal.SIGTERM, stop)
+
+    def run(runner: Runner) -> None:
+        try:
+            runner.run(spark)
+        except BaseException as problem:
+            # One that cannot go on ends all: the world starts them again.
+            print(problem, file=sys.stderr, flush=True)
+            os._exit(1)
+
+    threads = [threading.Thread(target=run, args=(runner,)) for runner in runners]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()

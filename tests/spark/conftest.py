@@ -1,0 +1,69 @@
+"""One Spark for all tests of a process, and the Kafkas that it reads from."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.apache_kafka import ApacheKafka
+from tests.client.kafkas import Kafka
+from tests.stores import apache_kafka
+
+from headrace.testing import BrokerThread
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["apache_kafka"]
+
+# A short life gains nothing from the optimising compiler.
+QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A local session on two cores that has found the source by itself."""
+    if shutil.which("java") is None:
+        pytest.skip("Java is not installed; Spark needs 17 or later")
+    from pyspark.sql import SparkSession
+
+    # Whether ./test has put it first on the path or not.
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    session = (
+        SparkSession.builder.master("local[2]")
+        .appName("headrace tests")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.memory", "1g")
+        .config("spark.driver.extraJavaOptions", QUICK)
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
+        .config("spark.sql.streaming.numRecentProgressUpdates", "1000")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("OFF")
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def headrace_kafka() -> Iterator[Kafka]:
+    """A Headrace that the tests of a run share."""
+    with BrokerThread() as broker:
+        yield Kafka("headrace", broker.bootstrap)
+
+
+@pytest.fixture(params=["headrace", "apache"])
+def kafka(request: pytest.FixtureRequest) -> Kafka:
+    """Headrace, then Apache Kafka."""
+    if request.param == "headrace":
+        kafka: Kafka = request.getfixturevalue("headrace_kafka")
+        return kafka
+    server: ApacheKafka = request.getfixturevalue("apache_kafka")
+    return Kafka("apache", server.bootstrap)

@@ -1,0 +1,99 @@
+"""`headrace pipeline` where no Spark is needed: definitions, states, aliases, mistakes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.client.kafkas import Kafka
+
+from headrace import cli
+from headrace.spark.homes import Home
+
+CODE = """
+from headrace.spark import Folder, pipeline
+
+@pipeline(source="in", sink="out", version=2)
+def copied(events):
+    return events
+
+@pipeline(source=["in"][0], sink=Folder("kept"))
+def kept(events):
+    return events
+"""
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A module with two pipelines, in the working directory."""
+    name = f"pipelines_{tmp_path.name.replace('-', '_')}"
+    (tmp_path / f"{name}.py").write_text(CODE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return name
+
+
+def test_definitions_are_listed(module: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["pipeline", "list", module]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert lines[1][:5] == ["copied", "2", "in", "topic", "out.v2"]
+    assert lines[2][:3] == ["kept", "1", "in"]
+
+
+def test_states_are_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    home = Home(tmp_path, "copied", 2)
+    home.write_state({"state": "running", "batch": 7, "updated_ms": 0})
+    assert cli.run(["pipeline", "status", "--home", str(tmp_path)]) == 0
+    assert "copied  2        killed  7" in capsys.readouterr().out
+    assert cli.run(["pipeline", "status", "-o", "json", "--home", str(tmp_path)]) == 0
+    assert '"batch": 7' in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["status", "nobody"], "nobody has never run here"),
+        (["stop", "nobody"], "nobody does not run"),
+        (["list", "no_such_module"], "there is no module"),
+        (["run", "MODULE:copid", "-b", "KAFKA"], "did you mean MODULE:copied?"),
+        (["run", "MODULE", "-b", "KAFKA"], "defines no pipeline ''"),
+        (["run", "MODULE:copied", "-b", "127.0.0.1:1"], "no broker answers"),
+        (["replay", "MODULE:copied", "-b", "KAFKA", "--window", "1-5"], "01:00-05:00"),
+        (["compare", "MODULE:copied", "-b", "KAFKA"], "no version of copied is live"),
+        (["switch", "MODULE:copied", "-b", "KAFKA"], "there is no topic out.v2"),
+        (["switch", "MODULE:kept", "-b", "KAFKA"], "there is no folder"),
+    ],
+)
+def test_what_goes_wrong_is_said_in_a_line(
+    module: str,
+    headrace_kafka: Kafka,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    words: str,
+) -> None:
+    given = [
+        each.replace("MODULE", module).replace("KAFKA", headrace_kafka.bootstrap)
+        for each in arguments
+    ]
+    if arguments[0] in ("status", "stop", "run", "replay"):
+        given += ["--home", str(tmp_path / "home")]
+    assert cli.run(["pipeline", *given]) == 1
+    assert words.replace("MODULE", module) in capsys.readouterr().err
+
+
+def test_a_folder_is_switched_and_dropped(
+    module: str, headrace_kafka: Kafka, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for version in ("v1", "v2"):
+        (tmp_path / "kept" / version).mkdir(parents=True)
+    there = ["-b", headrace_kafka.bootstrap]
+    for version in ("1", "2"):
+        assert cli.run(["pipeline", "switch", f"{module}:kept", "--to", version, *there]) == 0
+        assert (tmp_path / "kept" / "live").resolve().name == f"v{version}"
+    home = ["--home", str(tmp_path / "home")]
+    drop = ["pipeline", "drop", f"{module}:kept", *there, *home, "--version"]
+    assert cli.run([*drop, "2"]) == 1
+    assert "is live" in capsys.readouterr().err
+    assert cli.run([*drop, "1"]) == 0
+    assert not (tmp_path / "kept" / "v1").exists()

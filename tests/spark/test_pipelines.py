@@ -1,0 +1,171 @@
+"""Pipelines from topic to topic: typed, with dead letters, restarted, stopped, replayed."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.client.kafkas import Kafka, until
+from tests.spark.reruns import forget_last_batch
+from tests.spark.runs import make_runner, objects, run_pipeline, send
+
+from headrace.spark import Json, Pipeline, Topic, live_topic, pipeline, register
+from headrace.spark.aliases import live_version, make_live
+from headrace.spark.comparing import compare
+from headrace.spark.outputs import drop_output, output_exists
+from headrace.spark.pipeline_errors import PipelineError
+from headrace.spark.writing import group_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+VALUE = Json("user STRING NOT NULL, amount DOUBLE")
+
+
+@pytest.fixture(autouse=True)
+def _registered(spark: SparkSession) -> None:
+    register(spark)
+
+
+def doubled(events: DataFrame) -> DataFrame:
+    return events.selectExpr("user", "amount * 2 AS amount")
+
+
+def define(source: str, output: str, function: Any = doubled, **more: Any) -> Pipeline:
+    given = {"value": VALUE, "tasks": 2, "sink": Topic(output, key="user"), **more}
+    return pipeline(source=source, **given)(function)
+
+
+def test_values_are_typed_and_bad_ones_become_dead_letters_once(
+    spark: SparkSession, kafka: Kafka, tmp_path: Path
+) -> None:
+    source, sink = kafka.topic("typed", 2), kafka.topic("typed-out", 2)
+    send(kafka, source, [{"user": f"u{number}", "amount": number} for number in range(20)])
+    send(kafka, source, ["not JSON", {"amount": 1}, {"user": "u", "amount": "much"}])
+    made = define(source, sink)
+    state = run_pipeline(spark, kafka, made, tmp_path)
+    assert (state["state"], state["error"], state["restarts"]) == ("finished", None, 0)
+    for checkpoint in ("checkpoint", "checkpoint-letters"):
+        forget_last_batch(tmp_path / made.name / "v1" / checkpoint)
+    send(kafka, source, [{"user": "last", "amount": 0}, "also bad"])
+    run_pipeline(spark, kafka, made, tmp_path)
+    found = {row["user"]: row["amount"] for row in objects(kafka, sink, 21)}
+    assert found == {**{f"u{number}": 2.0 * number for number in range(20)}, "last": 0.0}
+    letters = {it.value(): dict(it.headers()) for it in kafka.read(f"{source}.dlq", 4)}
+    assert set(letters) == {
+        b"not JSON",
+        b"also bad",
+        b'{"amount": 1}',
+        b'{"user": "u", "amount": "much"}',
+    }
+    headers = letters[b'{"amount": 1}']
+    assert headers["headrace-error"] == b"UndecodableValue: user is missing"
+    assert headers["headrace-handler"] == b"doubled"
+    assert headers["headrace-source"].decode().startswith(f"{source}/")
+    assert headers["headrace-id"] == headers["headrace-source"]
+    # What is in the topics now is all there is.
+    for topic in (sink, f"{source}.dlq"):
+        kafka.fill(topic, 1, word="end")
+    assert len(kafka.read(sink, 22)) == 22
+    assert len(kafka.read(f"{source}.dlq", 5)) == 5
+    committed = [kafka.committed(group_of(made), source, number) or 0 for number in range(2)]
+    assert sum(committed) == 25
+
+
+def test_a_pipeline_that_fails_starts_again_and_stops_when_asked(
+    spark: SparkSession, headrace_kafka: Kafka, tmp_path: Path
+) -> None:
+    from pyspark.sql import functions as f
+
+    kafka = headrace_kafka
+    source, sink = kafka.topic("failing"), kafka.topic("failing-out")
+    flag = tmp_path / "fail"
+    flag.touch()
+
+    def failing(records: DataFrame) -> DataFrame:
+        def check(value: str) -> str:
+            if flag.exists():
+                raise RuntimeError("the flag is up")
+            return value
+
+        return records.select(f.udf(check, "string")(f.col("value").cast("string")).alias("value"))
+
+    made = define(source, sink, failing, value=None, sink=sink)
+    kafka.fill(source, 3)
+    runner, home = make_runner(kafka, made, tmp_path)
+    with home.held():
+        running = threading.Thread(target=runner.run, args=(spark,))
+        running.start()
+        until(lambda: home.state().get("restarts", 0) >= 1)
+        assert "the flag is up" in home.state()["error"]
+        flag.unlink()
+        assert len(kafka.read(sink, 3)) == 3
+        until(lambda: home.state()["state"] == "running")
+        with pytest.raises(PipelineError, match="runs already"), home.held():
+            raise AssertionError
+        home.ask_to_stop()
+        running.join(60)
+        assert not running.is_alive()
+    assert home.state()["state"] == "stopped"
+
+
+def test_a_new_version_is_replayed_compared_and_switched_to(
+    spark: SparkSession, headrace_kafka: Kafka, tmp_path: Path
+) -> None:
+    kafka = headrace_kafka
+    source, sink = kafka.topic("replay", 2), f"{kafka.topic('out')}-live"
+    send(kafka, source, [{"user": f"u{number}", "amount": number} for number in range(10)])
+
+    def fixed(events: DataFrame) -> DataFrame:
+        return events.where("amount < 9").selectExpr(
+            "user", "amount * IF(amount = 3, 3, 2) AS amount"
+        )
+
+    old = define(source, sink, name="replayed")
+    new = define(source, sink, fixed, name="replayed", version=2)
+    where = {"bootstrap.servers": kafka.bootstrap}
+    assert live_topic(where, sink) == sink
+    run_pipeline(spark, kafka, old, tmp_path)
+    make_live(where, old.sink, 1)
+    # With a rate, a bounded run ends by what was there when it began.
+    state = run_pipeline(spark, kafka, new, tmp_path, per_second=6)
+    assert state["state"] == "finished"
+    assert (live_topic(where, sink), live_version(where, new.sink)) == (sink, 1)
+    found = compare(spark, new.sink, 1, 2, {"kafka.bootstrap.servers": kafka.bootstrap})
+    assert (found.old_rows, found.new_rows) == (10, 9)
+    assert (found.same, found.different, found.only_old, found.only_new) == (8, 1, 1, 0)
+    assert {tuple(row["key"]): row["kind"] for row in found.examples} == {
+        ("u3",): "different",
+        ("u9",): "only_old",
+    }
+    make_live(where, new.sink, 2)
+    assert (live_topic(where, sink), live_version(where, new.sink)) == (f"{sink}.v2", 2)
+    drop_output(new.sink, 1, where)
+    until(lambda: not output_exists(new.sink, 1, where))
+    assert output_exists(new.sink, 2, where)
+
+
+def test_what_cannot_run_says_why(
+    spark: SparkSession, headrace_kafka: Kafka, tmp_path: Path
+) -> None:
+    source, sink = headrace_kafka.topic("bad"), headrace_kafka.topic("bad-out")
+
+    def run(made: Pipeline, **start: Any) -> None:
+        run_pipeline(spark, headrace_kafka, made, tmp_path, **start)
+
+    with pytest.raises(PipelineError, match=r"no topic 'missing'.*headrace topic create"):
+        run(define("missing", sink))
+    with pytest.raises(PipelineError, match="returned NoneType"):
+        run(define(source, sink, lambda events: None, name="nothing"))
+    with pytest.raises(PipelineError, match="key's column 'user'"):
+        run(define(source, sink, lambda events: events.select("amount"), name="keyless"))
+    with pytest.raises(PipelineError, match="watermark's column 'at'"):
+        run(define(source, sink, watermark=("at", "1 minute")))
+    with pytest.raises(PipelineError, match="is no schema"):
+        run(define(source, sink, value=Json("user STRINK")))
+    with pytest.raises(PipelineError, match="no connector"):
+        run(define(source, sink), connector="rabbit")
+    with pytest.raises(PipelineError, match=r"not at hand.*spark.jars.packages"):
+        run(define(source, sink), connector="kafka")
