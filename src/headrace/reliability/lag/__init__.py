@@ -1,0 +1,1 @@
+"""Lag of consumer groups: measured, judged by levels, explained; on any Kafka."""

@@ -1,0 +1,22 @@
+"""The Kafkas that lag is measured on, and a meter for each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from tests.client.conftest import headrace_kafka, kafka
+from tests.client.kafkas import Kafka
+
+from headrace.client.addresses import parse_servers
+from headrace.client.cluster import Cluster
+from headrace.client.security import Security
+
+__all__ = ["headrace_kafka", "kafka"]
+
+
+@pytest.fixture
+def cluster(kafka: Kafka) -> Iterator[Cluster]:
+    """The Kafka of the test, asked directly."""
+    with Cluster(parse_servers(kafka.bootstrap), Security()) as cluster:
+        yield cluster
