@@ -1,0 +1,1 @@
+"""Half messages: prepared first, visible once their sender's local transaction has happened."""

@@ -1,0 +1,143 @@
+"""Half messages while everything is killed: never visible too soon, never orphaned, never twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.faults.half_checker import half_anomalies
+from tests.faults.half_process import SERVICE_STEPS, SHOP_STEPS
+from tests.faults.half_world import HalfWorld
+from tests.faults.processes import BrokerProcess
+from tests.faults.shop_world import BROKER_SETTINGS
+from tests.postgres import Postgres, programs
+
+ORDERS_PER_FAULT = 5
+# 4 rounds of 40 faults.
+LONG_ROUNDS = 4
+LONG_FAULTS = 40
+LONG_ORDERS_PER_FAULT = 50
+
+needs_postgres = pytest.mark.skipif(
+    programs() is None, reason="PostgreSQL is not installed: apt-get install postgresql"
+)
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
+    with BrokerProcess(tmp_path / "data", settings=BROKER_SETTINGS) as broker:
+        yield broker
+
+
+@pytest.fixture
+def postgres() -> Iterator[Postgres]:
+    with Postgres() as server:
+        yield server
+
+
+@pytest.mark.parametrize(
+    ("done", "seen", "undecided", "names"),
+    [
+        (["a", "b"], ["b", "a"], [], []),
+        (["a"], ["a", "b"], [], ["half-visible"]),
+        (["a", "b"], ["a"], [], ["half-orphan"]),
+        (["a"], ["a"], ["b"], ["half-orphan"]),
+        (["a"], ["a", "a"], [], ["dup-effect"]),
+    ],
+)
+def test_the_checker_finds_each_anomaly(
+    done: list[str], seen: list[str], undecided: list[str], names: list[str]
+) -> None:
+    assert [anomaly.name for anomaly in half_anomalies(done, seen, undecided)] == names
+
+
+def test_every_step_is_a_function_of_the_layer() -> None:
+    for step in (*SHOP_STEPS, *SERVICE_STEPS):
+        if step.target:
+            step.resolve()
+
+
+def shop_dies(world: HalfWorld, step: str) -> None:
+    """One shop dies at a step; the other answers for it."""
+    shop = world.chance.choice(world.shops)
+    shop.kill()
+    shop.start(step, world.chance.randint(1, 3))
+    shop.wait_died(step)
+    world.kills += 1
+    shop.start()
+
+
+def service_dies(world: HalfWorld, step: str) -> None:
+    """The service dies at a step, and another takes over."""
+    world.service.kill()
+    world.service.start(step, world.chance.randint(1, 3))
+    world.service.wait_died(step)
+    world.kills += 1
+    world.service.start()
+
+
+def crash(world: HalfWorld, what: BrokerProcess | Postgres) -> None:
+    """The broker or the database dies while all are at work."""
+    if isinstance(what, Postgres):
+        what.restart()
+    else:
+        what.kill()
+        what.start()
+    world.kills += 1
+
+
+@needs_postgres
+@pytest.mark.timeout(600)
+def test_half_messages_survive_the_death_of_everybody(
+    tmp_path: Path, broker: BrokerProcess, postgres: Postgres
+) -> None:
+    with HalfWorld(tmp_path, broker.bootstrap, postgres.database()) as world:
+        world.service.start()
+        for shop in world.shops:
+            shop.start()
+        world.wait_sold(ORDERS_PER_FAULT)
+        for step in SHOP_STEPS:
+            shop_dies(world, step.name)
+        for step in SERVICE_STEPS:
+            service_dies(world, step.name)
+        for what in (broker, postgres):
+            crash(world, what)
+            world.wait_sold(ORDERS_PER_FAULT)
+        assert world.finish() == []
+        assert world.kills == len(SHOP_STEPS) + len(SERVICE_STEPS) + 2
+
+
+@needs_postgres
+@pytest.mark.long
+@pytest.mark.timeout(4 * 3600)
+@pytest.mark.parametrize("seed", range(LONG_ROUNDS))
+def test_many_deaths(tmp_path: Path, broker: BrokerProcess, postgres: Postgres, seed: int) -> None:
+    with HalfWorld(tmp_path, broker.bootstrap, postgres.database(), seed) as world:
+        world.service.start()
+        world.spare.start()
+        for shop in world.shops:
+            shop.start()
+        for _ in range(LONG_FAULTS):
+            match world.chance.choice(["shop", "service", "instance", "broker", "postgres"]):
+                case "shop":
+                    shop_dies(world, world.chance.choice(SHOP_STEPS).name)
+                case "service":
+                    # Alone, so that it comes to every step.
+                    world.spare.kill()
+                    service_dies(world, world.chance.choice(SERVICE_STEPS).name)
+                    world.spare.start()
+                case "instance":
+                    victim = world.chance.choice([world.service, world.spare])
+                    victim.kill()
+                    world.wait_sold(LONG_ORDERS_PER_FAULT)
+                    victim.start()
+                    world.kills += 1
+                case "broker":
+                    crash(world, broker)
+                case _:
+                    crash(world, postgres)
+            world.wait_sold(LONG_ORDERS_PER_FAULT)
+        world.spare.stop()
+        assert world.finish() == []
+        assert world.kills * LONG_ROUNDS >= 100
