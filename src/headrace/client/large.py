@@ -1,0 +1,76 @@
+"""What a producer and a consumer need of large messages; `headrace.Large` has it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from headrace.client.sent import Sent
+
+Place = tuple[str, int]
+
+
+class Record(NamedTuple):
+    """A record as it goes to the library; a partition of -1 is the library's choice."""
+
+    topic: str
+    value: Any
+    key: bytes | None
+    headers: Any
+    partition: int
+    timestamp_ms: int
+
+
+class Sender(Protocol):
+    """Sends values that are too large for one record."""
+
+    above_bytes: int
+
+    def takes(self, value: Any) -> bool:
+        """Whether a value is one of these."""
+        ...
+
+    def is_stream(self, value: Any) -> bool:
+        """Whether a value is read, so that no serialiser can take it."""
+        ...
+
+    def send(self, put: Callable[[Record, Sent], None], record: Record, sent: Sent) -> None:
+        """Send it by `put`; `sent` is called with the outcome of the last record."""
+        ...
+
+
+class Receiver(Protocol):
+    """Makes large messages of the records that carry them; used by one thread."""
+
+    def admit(self, records: Sequence[Any]) -> list[Any]:
+        """The records to return: ordinary ones, and messages that are whole with these."""
+        ...
+
+    def floors(self) -> Mapping[Place, int]:
+        """Where a reader would have to start again, of partitions with unfinished messages."""
+        ...
+
+    def expire(self) -> None:
+        """Give up what nobody finishes."""
+        ...
+
+    def forget(self, places: Iterable[Place]) -> None:
+        """These partitions are not read any more, or from another place."""
+        ...
+
+    def close(self) -> None:
+        """Let go of everything."""
+        ...
+
+
+class LargeMessages(Protocol):
+    """How large messages are sent and read."""
+
+    def sender(self, config: Mapping[str, Any]) -> Sender:
+        """For a producer with these settings of the library."""
+        ...
+
+    def receiver(self, config: Mapping[str, Any]) -> Receiver:
+        """For a consumer with these settings of the library."""
+        ...

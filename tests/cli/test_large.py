@@ -1,0 +1,62 @@
+"""`headrace large`: bodies by topic, and those that nobody needs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.cli.tool import Headrace
+
+from headrace.reliability.large.claims import Claims, new_name, open_claims
+
+OLD_MS = 1_600_000_000_000
+
+
+@pytest.fixture
+def claims(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Claims:
+    monkeypatch.setenv("HEADRACE_LARGE", str(tmp_path / "large"))
+    opened = open_claims(str(tmp_path / "large"))
+    for number in range(2):
+        opened.write(new_name("films", OLD_MS + number, f"{number:032x}"), iter([b"four"]))
+    opened.write(new_name("prices", OLD_MS, "2" * 32), iter([b"four"]))
+    return opened
+
+
+def test_bodies_are_listed_by_topic(claims: Claims, headrace: Headrace) -> None:
+    rows = json.loads(headrace("large", "list", "-o", "json").stdout)
+    assert [(row["topic"], row["bodies"], row["bytes"]) for row in rows] == [
+        ("films", 2, 8),
+        ("prices", 1, 4),
+    ]
+    assert rows[0]["oldest"].startswith("2020-09-13")
+
+
+def test_bodies_beyond_retention_are_removed(claims: Claims, headrace: Headrace) -> None:
+    headrace("topic", "create", "films")
+    headrace("topic", "create", "prices", "--config", "cleanup.policy=compact")
+    said = headrace("large", "gc", "--dry-run").stdout.splitlines()
+    assert said[0] == "would remove 2 bodies, 8 bytes; kept 1"
+    assert said[1].endswith(": prices")
+    assert len(list(claims.list())) == 3
+    assert headrace("large", "gc").stdout.startswith("removed 2 bodies, 8 bytes; kept 1")
+    assert headrace("large", "gc", "--scan").stdout == "removed 1 bodies, 4 bytes; kept 0\n"
+    assert list(claims.list()) == []
+
+
+def test_the_store_is_looked_at_too(claims: Claims, headrace: Headrace, tmp_path: Path) -> None:
+    from headrace.reliability.large.keeping import kept_in
+    from headrace.reliability.store import open_store
+
+    url = f"sqlite:///{tmp_path / 'shop.db'}"
+    store = open_store(url)
+    store.create()
+    kept_in(store).write(new_name("films", OLD_MS, "3" * 32), iter([b"four"]))
+    said = headrace("large", "gc", "--store", url).stdout.splitlines()
+    assert said[-1] == "removed 1 bodies of the store, 4 bytes; kept 0"
+    store.close()
+
+
+def test_a_place_that_nobody_knows_is_refused(headrace: Headrace) -> None:
+    done = headrace("large", "list", "--claims", "nonsense://x", fails=True)
+    assert "nonsense" in done.stderr

@@ -1,0 +1,74 @@
+"""A process that sends films one by one and notes each that was acknowledged.
+
+python -m tests.faults.films_sender FOLDER; one that is started again goes on where it was killed.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.faults.films import TOPIC, FilmsConfig, film
+
+from headrace import Producer
+
+ACKNOWLEDGED = "acknowledged"
+# How many films may be sent so far: a sender that was done early could not be killed at work.
+ALLOWED = "allowed"
+KEYS = 5
+# Every other film is sent by a slow stream, so that a kill finds it half sent.
+PAUSE_SECONDS = 0.003
+
+
+def slowly(number: int) -> Iterator[bytes]:
+    pause = threading.Event()
+    for piece in film(number):
+        pause.wait(PAUSE_SECONDS)
+        yield piece
+
+
+def acknowledged(folder: Path) -> int:
+    """How many films are known to be in the topic."""
+    log = folder / ACKNOWLEDGED
+    return log.read_bytes().count(b"\n") if log.exists() else 0
+
+
+def allow(folder: Path, films: int) -> None:
+    """Let the sender go on to so many films."""
+    new = folder / f"{ALLOWED}.new"
+    new.write_text(str(films))
+    new.replace(folder / ALLOWED)
+
+
+def wait_allowed(folder: Path, number: int) -> None:
+    pause = threading.Event()
+    while number >= int((folder / ALLOWED).read_text()):
+        pause.wait(PAUSE_SECONDS)
+
+
+def main(folder: Path) -> None:
+    config = FilmsConfig.read(folder)
+    settings = {
+        "bootstrap.servers": config.bootstrap,
+        "delivery.timeout.ms": 120_000,
+        "reconnect.backoff.max.ms": 100,
+        "log_level": 0,
+    }
+    with (
+        (folder / ACKNOWLEDGED).open("ab", buffering=0) as log,
+        Producer(settings, large=config.large) as producer,
+    ):
+        for number in range(acknowledged(folder), config.films):
+            wait_allowed(folder, number)
+            value = slowly(number) if number % 2 else b"".join(film(number))
+            sent = producer.send(
+                TOPIC, value, key=str(number % KEYS), headers={"headrace-id": str(number)}
+            )
+            sent.result()
+            log.write(b"%d\n" % number)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,84 @@
+"""One contract for every place of bodies: a folder, a file system of fsspec, two databases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from headrace.reliability.errors import HandlerError
+from headrace.reliability.large.claims import Claims, Stored, is_name, new_name, open_claims
+from headrace.reliability.large.errors import ClaimMissing, ClaimsAway
+
+NAME = new_name("films", 1_700_000_000_000, "0" * 32)
+OTHER = new_name("films", 1_700_000_000_001, "1" * 32)
+BODY = [b"a" * 700_000, b"b" * 700_000, b"c"]
+
+
+@pytest.fixture(params=["folder", "memory", "sqlite", "postgres"])
+def claims(
+    request: pytest.FixtureRequest, tmp_path: Path, new_database: Callable[[str], str]
+) -> Iterator[Claims]:
+    if request.param == "folder":
+        url = str(tmp_path / "large")
+    elif request.param == "memory":
+        url = f"memory://{tmp_path.name}/large"
+    else:
+        url = new_database(request.param)
+    opened = open_claims(url)
+    yield opened
+    opened.close()
+
+
+def test_a_body_comes_back_as_it_was_written(claims: Claims) -> None:
+    claims.write(NAME, iter(BODY))
+    with claims.open(NAME) as file:
+        assert file.read(3) == b"aaa"
+        assert file.read() == b"".join(BODY)[3:]
+        assert file.read(1) == b""
+    claims.write(OTHER, iter([]))
+    with claims.open(OTHER) as file:
+        assert file.read() == b""
+
+
+def test_bodies_are_listed_and_removed(claims: Claims) -> None:
+    assert list(claims.list()) == []
+    claims.write(NAME, iter(BODY))
+    claims.write(OTHER, iter([b"x"]))
+    found = {stored.name: stored for stored in claims.list()}
+    assert found == {NAME: Stored(NAME, 1_400_001), OTHER: Stored(OTHER, 1)}
+    assert (found[NAME].topic, found[NAME].since_ms) == ("films", 1_700_000_000_000)
+    claims.delete([NAME, NAME])
+    assert [stored.name for stored in claims.list()] == [OTHER]
+
+
+def test_a_body_that_is_not_there_is_missing(claims: Claims) -> None:
+    for name in (NAME, "../films/1-" + "0" * 32, "/etc/passwd", "films"):
+        with pytest.raises(ClaimMissing):
+            claims.open(name)
+
+
+def test_what_the_senders_stream_raises_is_not_taken_for_an_outage(claims: Claims) -> None:
+    def broken() -> Iterator[bytes]:
+        yield b"a"
+        raise RuntimeError("the source failed")
+
+    with pytest.raises(RuntimeError, match="source"):
+        claims.write(NAME, broken())
+
+
+@pytest.mark.parametrize("name", ["../1-" + "0" * 32, "./1-" + "0" * 32, "a/b/1-" + "0" * 32, ""])
+def test_a_name_is_no_way_out(name: str) -> None:
+    assert not is_name(name)
+
+
+def test_a_place_that_cannot_be_reached_is_away(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    with pytest.raises(ClaimsAway):
+        open_claims(str(tmp_path / "file")).write(NAME, iter([b"x"]))
+
+
+def test_a_url_that_nobody_knows_is_refused() -> None:
+    with pytest.raises(HandlerError, match="nonsense"):
+        open_claims("nonsense://x")
