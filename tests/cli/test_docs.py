@@ -20,9 +20,13 @@ DOCS = Path(__file__).parents[2] / "docs"
 PAGES = (
     "cli.md",
     "dead-letters.md",
+    "delay.md",
+    "dispatch.md",
     "groups.md",
     "handlers.md",
     "inbox.md",
+    "lag.md",
+    "large.md",
     "outbox.md",
     "producers.md",
     "retries.md",

@@ -74,8 +74,8 @@ def test_a_signal_stops_it_cleanly(verb: str, number: signal.Signals, tmp_path: 
 def test_up_says_what_runs_where(tmp_path: Path) -> None:
     with started("up", "--listen", "127.0.0.1:0", "--data-dir", str(tmp_path)) as process:
         assert first_line(process) == "Headrace is up\n"
-        assert re.fullmatch(r"  broker  127\.0\.0\.1:\d+\n", first_line(process))
-        assert first_line(process) == f"  data    {tmp_path}\n"
+        assert re.fullmatch(r"  broker    127\.0\.0\.1:\d+\n", first_line(process))
+        assert first_line(process) == f"  data      {tmp_path}\n"
 
 
 def test_settings_come_from_the_file_and_the_options(tmp_path: Path) -> None:

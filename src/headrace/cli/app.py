@@ -10,16 +10,23 @@ import typer
 from headrace.cli import (
     bench,
     consume,
+    delay,
+    dispatch,
     dlq,
     doctor,
     group,
+    half,
     inbox,
+    lag,
+    large,
     log,
     outbox,
+    pipeline,
     produce,
     producer,
     retry,
     running,
+    service,
     settings,
     topic,
     txn,
@@ -117,15 +124,22 @@ def _serve_options(
 app.command()(produce.produce)
 app.command()(consume.consume)
 app.command()(running.run)
+app.command()(service.service)
 app.add_typer(producer.app, name="producer")
 app.add_typer(topic.app, name="topic")
 app.add_typer(group.app, name="group")
 app.add_typer(txn.app, name="txn")
+app.add_typer(lag.app, name="lag")
 app.add_typer(log.app, name="log")
+app.add_typer(large.app, name="large")
 app.add_typer(inbox.app, name="inbox")
 app.add_typer(outbox.app, name="outbox")
 app.add_typer(retry.app, name="retry")
 app.add_typer(dlq.app, name="dlq")
+app.add_typer(delay.app, name="delay")
+app.add_typer(half.app, name="half")
+app.add_typer(pipeline.app, name="pipeline")
+app.add_typer(dispatch.app, name="dispatch")
 app.command()(settings.settings)
 app.command()(doctor.doctor)
 app.add_typer(bench.app, name="bench")

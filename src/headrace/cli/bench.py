@@ -35,6 +35,24 @@ def handlers(context: typer.Context) -> None:
     run("handlers", context.args)
 
 
+@app.command(context_settings=PASSED_ON)
+def dispatch(context: typer.Context) -> None:
+    """The dispatcher beside a plain consumer group, Celery and RQ."""
+    run("dispatch", context.args)
+
+
+@app.command(context_settings=PASSED_ON)
+def spark(context: typer.Context) -> None:
+    """The Spark source beside Spark's official Kafka connector."""
+    run("spark", context.args)
+
+
+@app.command(context_settings=PASSED_ON)
+def services(context: typer.Context) -> None:
+    """Delayed messages on Headrace and on Apache Kafka, beside Celery on Redis."""
+    run("services", context.args)
+
+
 def run(name: str, arguments: list[str]) -> None:
     """Run a bench of the checkout and exit as it does."""
     if not (CHECKOUT / "benchmarks" / "__main__.py").is_file():

@@ -131,10 +131,12 @@ def replay(
         check_reachable(bootstrap)
         with client_errors(bootstrap):
             from headrace.client.producer import Producer
+            from headrace.reliability.large.large import Large
 
             settings = {"bootstrap.servers": bootstrap, **parse_pairs(properties, "-X")}
-            with Producer(settings) as producer:
-                sent = sum(map(len, send_back(opened, producer, chosen)))
+            large = Large()
+            with Producer(settings, large=large) as producer:
+                sent = sum(map(len, send_back(opened, producer, chosen, large)))
     print(f"sent again: {sent}")
 
 

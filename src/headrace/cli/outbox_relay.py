@@ -52,6 +52,7 @@ def relay(
     from headrace.client.producer import Producer
     from headrace.client.switches import Switches
     from headrace.reliability.confirmations import ConfirmationReader
+    from headrace.reliability.large.large import Large
     from headrace.reliability.parts import Parts
     from headrace.reliability.relay import Relay, RelayLimits
 
@@ -74,7 +75,7 @@ def relay(
         signal.signal(number, lambda *_: stop.set())
     with contextlib.ExitStack() as stack:
         opened = stack.enter_context(open_cli_store(store, create=True))
-        producer = stack.enter_context(Producer(of_producer))
+        producer = stack.enter_context(Producer(of_producer, large=Large()))
         switches = stack.enter_context(Switches(settings))
         worker = Relay(opened, producer, switches, limits=limits)
         stack.callback(worker.close)

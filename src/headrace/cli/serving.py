@@ -70,12 +70,19 @@ def _checked_address(text: str) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def serve(options: ServeOptions, announce: Callable[[Broker, Settings], None]) -> None:
-    """Start a broker, announce it, and serve until SIGINT or SIGTERM; then drain and close."""
+def serve(
+    options: ServeOptions,
+    announce: Callable[[Broker, Settings], None],
+    beside: Callable[[Broker, Settings], Coroutine[None, None, None]] | None = None,
+) -> None:
+    """Start a broker, announce it, and serve until SIGINT or SIGTERM; then drain and close.
+
+    What runs `beside` it is started last, and cancelled before the broker closes.
+    """
     settings = read_settings(options)
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     raise_descriptor_limit()
-    run_loop(_serve(settings, announce))
+    run_loop(_serve(settings, announce, beside or _nothing))
 
 
 def raise_descriptor_limit() -> None:
@@ -98,7 +105,15 @@ def run_loop(main: Coroutine[None, None, None]) -> None:
         runner.run(main)
 
 
-async def _serve(settings: Settings, announce: Callable[[Broker, Settings], None]) -> None:
+async def _nothing(_broker: Broker, _settings: Settings) -> None:
+    pass
+
+
+async def _serve(
+    settings: Settings,
+    announce: Callable[[Broker, Settings], None],
+    beside: Callable[[Broker, Settings], Coroutine[None, None, None]],
+) -> None:
     from headrace.broker import Broker
 
     loop = asyncio.get_running_loop()
@@ -120,9 +135,13 @@ async def _serve(settings: Settings, announce: Callable[[Broker, Settings], None
     try:
         if not stopping.is_set():
             announce(broker, settings)
+        others = asyncio.ensure_future(beside(broker, settings))
         serving = asyncio.ensure_future(broker.serve_forever())
         stopped = asyncio.ensure_future(stopping.wait())
         await asyncio.wait({serving, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        others.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await others
         serving.cancel()
         stopped.cancel()
         with contextlib.suppress(asyncio.CancelledError):

@@ -14,14 +14,22 @@ if TYPE_CHECKING:
 
 def run_up(options: ServeOptions) -> None:
     """Serve until Ctrl-C; tells people where the broker is and how to speak to it."""
-    serve(options, _announce)
+    serve(options, _announce, _services)
     print("stopped", flush=True)
+
+
+async def _services(broker: Broker, settings: Settings) -> None:
+    if settings.list("headrace.services"):
+        from headrace.cli.up_services import run_services
+
+        await run_services(broker, settings, address(broker))
 
 
 def _announce(broker: Broker, settings: Settings) -> None:
     rows = {
         "broker": address(broker),
         "data": ", ".join(log_dirs(settings)),
+        "services": ", ".join(settings.list("headrace.services")) or "none",
         "try": f"headrace produce -b {address(broker)} greetings",
         "stop": "Ctrl-C",
     }
@@ -30,7 +38,7 @@ def _announce(broker: Broker, settings: Settings) -> None:
     else:
         print("Headrace is up")
         for name, value in rows.items():
-            print(f"  {name:<8}{value}")
+            print(f"  {name:<10}{value}")
         sys.stdout.flush()
 
 

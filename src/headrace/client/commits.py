@@ -39,6 +39,8 @@ class Commits:
         self._is_leaving = False
         # Why the coordinator cannot be reached, once the consumer leaves.
         self._gone: Any = None
+        # Where messages of several records begin that are not whole: nothing beyond is committed.
+        self.floors: Callable[[], Mapping[Place, int]] = dict
         self._waiting: deque[tuple[list[tuple[str, int, int]], OnCommit | None]] = deque()
 
     def connect(self, client: Any, offsets: Offsets, marks: Mapping[str, str]) -> None:
@@ -59,7 +61,7 @@ class Commits:
 
     def sync(self, places: Places) -> None:
         """Commit and wait; CommitFailed if the brokers refuse it for good."""
-        asked = to_partitions(places, self._marks)
+        asked = self._asked(places)
         if not asked:
             return
         offsets = self._offsets
@@ -88,7 +90,7 @@ class Commits:
 
     def later(self, places: Places, callback: OnCommit | None = None) -> None:
         """Commit without waiting; the callback is called from a later poll."""
-        asked = to_partitions(places, self._marks)
+        asked = self._asked(places)
         if not asked:
             return
         self._waiting.append((_key(asked), callback))
@@ -113,6 +115,13 @@ class Commits:
                 _log.exception("the callback of a commit failed")
         elif failure is not None:
             _log.warning("%s", failure)
+
+    def _asked(self, places: Places) -> list[Any]:
+        asked = to_partitions(places, self._marks)
+        floors = self.floors()
+        for it in asked if floors else ():
+            it.offset = min(it.offset, floors.get((it.topic, it.partition), it.offset))
+        return asked
 
     def _take(self, key: list[tuple[str, int, int]]) -> OnCommit | None:
         # Answers mostly come in order; one that was sent again may come late.

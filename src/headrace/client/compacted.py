@@ -31,7 +31,8 @@ class CompactedReader:
 
     `caught_up` is set when all that was there at the start has been passed on; a topic that does
     not exist has nothing, and is read as soon as it does. A value of None is a deletion. What
-    `on_record` raises is logged. Records without a key are passed over.
+    `on_record` raises is logged. Records without a key are passed over. `value_of` finds the value
+    of a record that has it elsewhere.
     """
 
     def __init__(
@@ -40,8 +41,11 @@ class CompactedReader:
         topic: str,
         on_record: OnRecord,
         settings: Settings | None = None,
+        *,
+        value_of: Callable[[Any], bytes | None] | None = None,
     ) -> None:
         self.topic = topic
+        self._value_of = value_of
         self.caught_up = threading.Event()
         self._on_record = on_record
         self._consumer = Consumer(
@@ -127,7 +131,9 @@ class CompactedReader:
             key = message.key()
             if key is not None:
                 try:
-                    self._on_record(key, message.value())
+                    value_of = self._value_of
+                    value = message.value() if value_of is None else value_of(message)
+                    self._on_record(key, value)
                 except Exception:
                     _log.exception(
                         "%s/%s/%s was refused", self.topic, message.partition(), message.offset()

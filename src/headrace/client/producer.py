@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING, Any, Self
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import Producer as LibraryProducer
 
+from headrace.client.delayed import TOPIC as DELAY_TOPIC
+from headrace.client.delayed import After, At, Delaying, cancel_headers
 from headrace.client.errors import BufferFull, DeliveryFailed, RecordTooLarge
 from headrace.client.interceptors import Chain, Outgoing
+from headrace.client.large import Record
 from headrace.client.partitioners import PartitionCounts, Partitioner, by_name
 from headrace.client.places import Places, to_partitions
 from headrace.client.sent import OnDelivery, RecordMetadata, Sent, Watched
@@ -21,6 +24,7 @@ from headrace.client.serializers import Serializer, serializer
 from headrace.client.settings import Settings, boolean, integer, read, with_bootstrap
 
 if TYPE_CHECKING:
+    from headrace.client.large import LargeMessages, Sender
     from headrace.client.switches import Switches
 
 # Kafka's defaults.
@@ -55,6 +59,7 @@ class Producer:
         partitioner: str | Partitioner | None = None,
         interceptors: Iterable[Any] = (),
         switches: Switches | None = None,
+        large: LargeMessages | None = None,
     ) -> None:
         given = with_bootstrap(bootstrap)
         config, own = read(given, "producer")
@@ -66,9 +71,13 @@ class Producer:
         self._has_chain = bool(self._chain)
         self._switches = switches
         self._partitioner = _partitioner(partitioner, own)
-        self._producer = LibraryProducer({**_defaults(given), **config})
+        config = {**_defaults(given), **config}
+        self._large = None if large is None else large.sender(config)
+        self._above = 0 if self._large is None else self._large.above_bytes
+        self._producer = LibraryProducer(config)
         self._produce = self._producer.produce
         self._counts = PartitionCounts(self._producer, self.max_block_ms)
+        self._delaying = Delaying(given, self._counts)
         # Where nothing stands between the caller and the library, a record takes the short way.
         self._is_plain = not (
             self._key_serializer
@@ -93,12 +102,19 @@ class Producer:
         partition: int | None = None,
         timestamp_ms: int | None = None,
         on_delivery: OnDelivery | None = None,
+        after: After | None = None,
+        at: At | None = None,
     ) -> Sent:
         """Send a record and return at once; blocks up to `max.block.ms` while the buffer is full.
 
         It is durable when the returned Sent says so. `on_delivery(metadata, error)` is called from
-        another thread, or from a later `send` or `flush`.
+        another thread, or from a later `send` or `flush`. With `large`, the value may also be a
+        binary file or an iterator of bytes; a large one blocks until all but its end is written.
+        With `after` ("15m", milliseconds, a timedelta) or `at` (milliseconds since 1970, a time
+        with its zone) the delay service delivers it then; the Sent says that it is in its hands.
         """
+        if after is not None or at is not None:
+            topic, headers, partition = self._delaying(topic, headers, partition, after, at)
         sent = (
             Sent()
             if on_delivery is None and not self._has_chain
@@ -120,6 +136,13 @@ class Producer:
             partition = -1
         if headers is not None and not isinstance(headers, list | dict):
             headers = list(headers.items() if isinstance(headers, Mapping) else headers)
+        if (
+            self._large is not None
+            and value is not None
+            and (len(value) > self._above if value.__class__ is bytes else self._large.takes(value))
+        ):
+            whole = Record(topic, value, _bytes(key), headers, partition, timestamp_ms or 0)
+            return self._send_large(self._large, whole, sent)
         try:
             self._produce(topic, value, key, partition, sent, None, timestamp_ms or 0, headers)
         except (BufferError, KafkaException) as problem:
@@ -139,6 +162,11 @@ class Producer:
         DeliveryFailed if it was not; after a TimeoutError it may still be written.
         """
         return self.send(topic, value, **options).result(timeout)
+
+    def cancel_delayed(self, id: str) -> Sent:
+        """Cancel a delayed message by its `headrace-id`; without effect once it is delivered."""
+        partition = self._delaying.partition(id)
+        return self.send(DELAY_TOPIC, headers=cancel_headers(id), partition=partition)
 
     def flush(self, timeout: float | None = None) -> int:
         """Wait until everything sent so far is written or has failed; returns how many are not."""
@@ -203,14 +231,16 @@ class Producer:
         self, topic: str, value: Any, key: Any, partition: int | None
     ) -> tuple[Any, Any, int | None]:
         """Value, key and partition as they go to the library; waits for the topic's turn."""
-        if self._value_serializer is not None and value is not None:
+        is_read = self._large is not None and self._large.is_stream(value)
+        if self._value_serializer is not None and value is not None and not is_read:
             value = self._value_serializer(value)
         if self._key_serializer is not None and key is not None:
             key = self._key_serializer(key)
         if self._switches is not None:
             self._switches.wait(topic, 1, self.max_block_ms / 1000)
         if partition is None and self._partitioner is not None:
-            partition = self._choose(self._partitioner, topic, _bytes(key), _bytes(value))
+            shown = None if is_read else _bytes(value)
+            partition = self._choose(self._partitioner, topic, _bytes(key), shown)
         return value, key, partition
 
     def _choose(
@@ -222,7 +252,31 @@ class Producer:
             raise ValueError(f"the partitioner chose {chosen}; {topic!r} has 0 to {count - 1}")
         return chosen
 
+    def _send_large(self, large: Sender, record: Record, sent: Sent) -> Sent:
+        def put(part: Record, outcome: Sent) -> None:
+            topic, value, key, headers, partition, timestamp_ms = part
+            arguments = (topic, value, key, partition, outcome, None, timestamp_ms, headers)
+            try:
+                self._produce(*arguments)
+            except (BufferError, KafkaException) as problem:
+                self._again(problem, arguments)
+
+        try:
+            large.send(put, record, sent)
+        except Exception as failure:
+            self._chain.tell("on_acknowledgement", None, failure)
+            raise
+        return sent
+
     def _insist(self, problem: Exception, arguments: tuple[Any, ...]) -> None:
+        """Try again, and tell the interceptors if that does not help."""
+        try:
+            self._again(problem, arguments)
+        except Exception as failure:
+            self._chain.tell("on_acknowledgement", None, failure)
+            raise
+
+    def _again(self, problem: Exception, arguments: tuple[Any, ...]) -> None:
         """Try again while the buffer is full, up to `max.block.ms`; else say what is wrong."""
         deadline = time.monotonic() + self.max_block_ms / 1000
         while True:
@@ -240,13 +294,16 @@ class Producer:
                 return
             except (BufferError, KafkaException) as again:
                 problem = again
-        failure = _explain(problem, arguments[0])
-        self._chain.tell("on_acknowledgement", None, failure)
-        raise failure from None
+        raise _explain(problem, arguments[0]) from None
 
     def _poll(self) -> None:
         while not self._closing.is_set():
-            self._producer.poll(POLL_SECONDS)
+            try:
+                self._producer.poll(POLL_SECONDS)
+            except KafkaException as problem:
+                if problem.args[0].fatal():
+                    # Such as having been fenced: it stays so, and who uses the producer hears it.
+                    return
 
 
 def _defaults(given: Settings) -> dict[str, Any]:

@@ -13,6 +13,7 @@ SETTING_PREFIX = "HEADRACE_CONFIG_"
 BOOTSTRAP = "HEADRACE_BOOTSTRAP"
 DATA_DIR = "HEADRACE_DATA_DIR"
 STORE = "HEADRACE_STORE"
+LARGE = "HEADRACE_LARGE"
 
 _BY_VARIABLE = {
     SETTING_PREFIX + row.name.upper().replace(".", "_"): row.name for row in BROKER_ROWS
@@ -36,6 +37,11 @@ def bootstrap_servers(environ: Mapping[str, str] = os.environ) -> str:
 def store_url(environ: Mapping[str, str] = os.environ) -> str | None:
     """Database of handlers for commands that look into one: HEADRACE_STORE, or none."""
     return environ.get(STORE) or None
+
+
+def large_url(environ: Mapping[str, str] = os.environ) -> str:
+    """Place for the bodies of claim checks: HEADRACE_LARGE, or `large` in the data folder."""
+    return environ.get(LARGE) or str(data_dir(environ) / "large")
 
 
 def broker_settings(environ: Mapping[str, str] = os.environ) -> dict[str, str]:

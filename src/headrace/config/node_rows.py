@@ -5,7 +5,13 @@ from __future__ import annotations
 from headrace.config.kinds import Kind
 from headrace.config.settings import ConfigError, Scope, Setting, Settings
 from headrace.config.topic_rows import NO_REPLICAS
-from headrace.config.validators import at_least, not_empty, one_of, unlimited_or_at_least
+from headrace.config.validators import (
+    at_least,
+    not_empty,
+    one_of,
+    some_of,
+    unlimited_or_at_least,
+)
 
 ONLY_ONE_REPLICA = (
     "One node can hold one replica, so a larger value cannot be met; it is accepted and 1 is used."
@@ -91,6 +97,15 @@ NODE_ROWS: tuple[Setting, ...] = (
         default=None,
         valid=not_empty(),
         doc="Folder of the metadata store; when not set, the first of `log.dirs`.",
+    ),
+    Setting(
+        name="headrace.services",
+        kind=Kind.LIST,
+        default=("delay", "half", "relay", "lag"),
+        valid=some_of("delay", "half", "relay", "lag"),
+        doc="Services that `headrace up` runs, a process for each: delay and half from the moment "
+        "that `headrace.delay` or `headrace.half` is there, lag when there are groups, relay when "
+        "HEADRACE_STORE names its store. Empty for none; `headrace broker` runs none.",
     ),
     Setting(
         name="num.partitions",

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from headrace.reliability.alarms import Alarm
     from headrace.reliability.app import App
     from headrace.reliability.errors import HandlerError
+    from headrace.reliability.large.large import Large
     from headrace.reliability.message import Message
     from headrace.reliability.outputs import Output
     from headrace.reliability.policies import Backoff, Resend, Retry
@@ -20,6 +21,7 @@ __all__ = [
     "App",
     "Backoff",
     "HandlerError",
+    "Large",
     "Message",
     "Output",
     "Resend",
@@ -34,6 +36,7 @@ _HOMES = {
     "App": "app",
     "Backoff": "policies",
     "HandlerError": "errors",
+    "Large": "large.large",
     "Message": "message",
     "Output": "outputs",
     "Resend": "policies",

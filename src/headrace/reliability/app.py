@@ -7,17 +7,21 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from headrace.client.delayed import After, At, deliver_at_ms
 from headrace.reliability.alarms import Alarm
-from headrace.reliability.codecs import encode
+from headrace.reliability.codecs import encode, to_send
 from headrace.reliability.confirmations import Confirmer
 from headrace.reliability.errors import HandlerError
 from headrace.reliability.handlers import HandlerSpec, make_spec
 from headrace.reliability.jobs import Jobs
+from headrace.reliability.large.large import Large
 from headrace.reliability.parts import Parts
 
 if TYPE_CHECKING:
     from headrace.client.sent import Sent
     from headrace.reliability.clock import Clock
+    from headrace.reliability.half.checkers import Checker
+    from headrace.reliability.half.half import Half
     from headrace.reliability.runner import Runner
     from headrace.reliability.store import Store
     from headrace.reliability.store.inbox import InboxPort
@@ -37,7 +41,8 @@ class App:
     """Handlers of topics of one Kafka, and the store that keeps their promises.
 
     `bootstrap` is HOST:PORT[,HOST:PORT]; `store` is a URL (`sqlite:///shop.db`,
-    `postgresql+psycopg://...`) or an open Store; `settings` are client settings by Kafka's names.
+    `postgresql+psycopg://...`) or an open Store; `settings` are client settings by Kafka's names;
+    `large` says how messages are sent that are too large for a record (False: not at all).
     """
 
     def __init__(
@@ -48,14 +53,17 @@ class App:
         settings: Mapping[str, Any] | None = None,
         clock: Clock | None = None,
         inbox: InboxPort | None = None,
+        large: Large | bool = True,
     ) -> None:
         self.bootstrap = bootstrap
         self.store_url = store
         self.settings = dict(settings or {})
         self.clock = clock
         self.inbox = inbox
+        self.large = (Large() if large else None) if isinstance(large, bool) else large
         self.handlers: dict[str, HandlerSpec] = {}
         self.tables: dict[str, Table] = {}
+        self.half_checkers: dict[str, Checker] = {}
         self.error: BaseException | None = None
         self._alarm_callbacks: list[Callable[[Alarm], None]] = []
         self._parts: Parts | None = None
@@ -85,6 +93,31 @@ class App:
         table = self.tables[topic] = Table(topic, **options)
         return table
 
+    def half(self, topic: str, value: object, **options: Any) -> Half:
+        """A message that is delivered if the block around the local transaction ends well.
+
+        For `with` and `async with`; the options are those of `open_half`.
+        """
+        from headrace.reliability.half.opening import open_half
+
+        return open_half(self, topic, value, **options)
+
+    def half_checker(self, group: str) -> Callable[[Function], Function]:
+        """Make a function tell what became of local transactions of a producer group.
+
+        It gets the payload, the Message, or both, and returns True (it has happened), False (it
+        never will) or None (not known yet). Any running app with this checker may be asked.
+        """
+        from headrace.reliability.half.checkers import register
+
+        return register(self, group)
+
+    def half_store_checker(self, group: str) -> None:
+        """Check a producer group by the app's store, for halves that `join` its transactions."""
+        from headrace.reliability.half.joining import register
+
+        register(self, group)
+
     def on_alarm(self, callback: Callable[[Alarm], None]) -> Callable[[Alarm], None]:
         """Call a function for every alarm; also as a decorator."""
         self._alarm_callbacks.append(callback)
@@ -99,13 +132,25 @@ class App:
         *,
         key: bytes | str | None = None,
         headers: Mapping[str, bytes | str] | None = None,
+        after: After | None = None,
+        at: At | None = None,
     ) -> Sent:
         """Send a message at once, outside any transaction; wait on the result to be sure.
 
-        TopicSwitchedOff if an operator has turned the topic off; a limit is waited for.
+        TopicSwitchedOff if an operator has turned the topic off; a limit is waited for. A value
+        that is a binary file or an iterator of bytes is read, and never whole in memory. `after`
+        ("15m", a timedelta) and `at` (a time with its zone) have it delivered later.
         """
-        self.parts.switches.wait(topic, 1, LIMIT_WAIT_SECONDS)
-        return self.parts.producer.send(topic, encode(value), key=encode(key), headers=headers)
+        parts = self.parts
+        parts.switches.wait(topic, 1, LIMIT_WAIT_SECONDS)
+        due_ms = deliver_at_ms(parts.clock.now_ms(), after, at)
+        return parts.producer.send(
+            topic, to_send(value), key=encode(key), headers=headers, at=due_ms
+        )
+
+    def cancel_delayed(self, id: str) -> Sent:
+        """Cancel a delayed message by its `headrace-id`; without effect once it is delivered."""
+        return self.parts.producer.cancel_delayed(id)
 
     @property
     def parts(self) -> Parts:
@@ -134,6 +179,8 @@ class App:
                 parts.store.create()
             for table in self.tables.values():
                 table.start(parts)
+            if self.half_checkers:
+                parts.halves.make_check_topics(self.half_checkers)
             self._runners = [Runner(spec, parts) for spec in self.handlers.values()]
             self._jobs = Jobs(parts, self._runners)
             self._jobs.start()
@@ -198,6 +245,7 @@ class App:
             bootstrap=self.bootstrap,
             given=self.settings,
             store=store,
+            large=self.large,
             own_inbox=self.inbox,
             on_fatal=self._on_fatal,
         )

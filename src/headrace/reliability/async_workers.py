@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from headrace.reliability.batches import is_covered
 from headrace.reliability.engine import CHUNK_MS_MAX, Engine
 from headrace.reliability.execution import Reached, arguments
+from headrace.reliability.message import LAZY_RECORDS
 from headrace.reliability.pace import NS_PER_MS
 
 if TYPE_CHECKING:
@@ -119,12 +120,19 @@ class AsyncWorkers:
             if spec.order == "latest" and index < last and is_covered(item, chunk[index + 1]):
                 continue
             try:
+                # What has to be read first must not hold up the other handlers of the loop.
+                is_lazy = type(item[2]) in LAZY_RECORDS
                 if execution.is_plain:
-                    await spec.function(spec.decoder(item[2].value()))
+                    record = item[2]
+                    data = await asyncio.to_thread(record.value) if is_lazy else record.value()
+                    await spec.function(spec.decoder(data))
                     execution.confirm_items((item,))
                 else:
                     message = engine.message(item)
-                    value = execution.payload(message)
+                    if is_lazy:
+                        value = await asyncio.to_thread(execution.payload, message)
+                    else:
+                        value = execution.payload(message)
                     await spec.function(*arguments(spec, value, message, None))
                     execution.confirm([message])
             except BaseException as error:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from headrace.reliability.errors import HandlerError, UndecodablePayload
+from headrace.reliability.large.pieces import is_stream
 
 Decoder = Callable[[bytes | None], Any]
 
@@ -56,6 +57,11 @@ def encode(value: Any) -> bytes | None:
         return json.dumps(plain, separators=(",", ":")).encode()
     encoded: bytes = msgspec.json.encode(value)
     return encoded
+
+
+def to_send(value: Any) -> Any:
+    """The same for a producer that takes large messages: what it reads itself stays as it is."""
+    return encode(value) if isinstance(value, (bytes, str)) or not is_stream(value) else value
 
 
 def _as_it_is(payload: bytes | None) -> bytes | None:

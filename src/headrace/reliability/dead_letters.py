@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from headrace.reliability.alarms import Alarms
     from headrace.reliability.clock import Clock
     from headrace.reliability.handlers import HandlerSpec
+    from headrace.reliability.large.keeping import Keeping
+    from headrace.reliability.large.large import Large
     from headrace.reliability.store import Store
     from headrace.reliability.store.dead_letters import Letter
     from headrace.reliability.store.messages import Chosen
@@ -86,7 +88,10 @@ class DeadLetters:
         producer: Producer,
         clock: Clock,
         alarms: Alarms,
+        keeping: Keeping | None = None,
     ) -> None:
+        self._keep = as_it_is if keeping is None else keeping.keep
+        self._open = as_it_is if keeping is None else keeping.open
         self._spec = spec
         self._store = store
         self._producer = producer
@@ -147,7 +152,7 @@ class DeadLetters:
 
         letter = Letter(
             self._spec.name,
-            message,
+            self._keep(message),
             attempts,
             failure,
             self._spec.version,
@@ -188,6 +193,7 @@ class DeadLetters:
 
     def _send(self, message: Message, failure: Failure, attempts: int) -> None:
         """Send the letter whole, or as much of it as its topic takes."""
+        message = self._open(message)
         for cut in _CUTS:
             try:
                 self._send_without(cut, message, failure, attempts)
@@ -226,7 +232,7 @@ class DeadLetters:
         self._producer.send_and_wait(
             topic_of(message.topic),
             # Not None, which would delete what a compacted topic has of the key.
-            b"" if "value" in cut else message.value,
+            b"" if "value" in cut else message.body,
             key=None if "key" in cut else message.key,
             headers=headers,
             timestamp_ms=message.timestamp_ms or None,
@@ -234,16 +240,20 @@ class DeadLetters:
         )
 
 
-def replay(store: Store, producer: Producer, chosen: Chosen) -> Iterator[Sequence[Letter]]:
+def replay(
+    store: Store, producer: Producer, chosen: Chosen, large: Large | None = None
+) -> Iterator[Sequence[Letter]]:
     """Send the chosen letters to their source topics again, with their ids, a page at a time.
 
     A letter counts as replayed only once its topic has it: a crash repeats some with the same id,
     and an inbox handles each once.
     """
+    from headrace.reliability.large.keeping import Keeping
     from headrace.reliability.store.dead_letters import REPLAYED
 
+    keeping = Keeping(large, store)
     for page in store.dead_letters.pages(chosen, PAGE):
-        sent = [_send_back(producer, letter.message) for letter in page]
+        sent = [_send_back(producer, keeping.open(letter.message)) for letter in page]
         for wait in sent:
             wait()
         store.dead_letters.change(page, REPLAYED)
@@ -252,4 +262,9 @@ def replay(store: Store, producer: Producer, chosen: Chosen) -> Iterator[Sequenc
 
 def _send_back(producer: Producer, message: Message) -> Callable[[], object]:
     headers = [*without_ours(message.headers), (ID_HEADER, message.id.encode("utf-8", "replace"))]
-    return producer.send(message.topic, message.value, key=message.key, headers=headers).result
+    return producer.send(message.topic, message.body, key=message.key, headers=headers).result
+
+
+def as_it_is(message: Message) -> Message:
+    """The message itself, where there are no large ones."""
+    return message

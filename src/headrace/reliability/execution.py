@@ -46,6 +46,7 @@ class Execution:
         self._inbox = parts.inbox if spec.once == "inbox" else None
         self._decode = spec.decoder
         self._by_key = spec.order == "latest"
+        self._wants_value = "value" in spec.roles
         self._call = _caller(spec, parts)
         # Nothing but the payload is needed, so no Message is made.
         self.is_plain = spec.roles == ("value",) and not (self._by_key or spec.once)
@@ -133,7 +134,9 @@ class Execution:
         self.confirm(messages)
 
     def payload(self, message: Message) -> Any:
-        """What the handler's first parameter gets."""
+        """What the handler's first parameter gets; nothing is read that it does not ask for."""
+        if not self._wants_value:
+            return None
         return self._decode(message.key if self._by_key else message.value)
 
     def call_all(self, messages: Sequence[Message], values: Sequence[Any], third: Any) -> None:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from headrace.reliability.store import Store
 
 CLEAN_EVERY_MS = 60_000
+COLLECT_EVERY_MS = 3_600_000
 DAY_MS = 86_400_000
 CONFIRM_LOOK_SECONDS = 1.0
 JOIN_SECONDS = 10.0
@@ -33,6 +34,8 @@ class Jobs:
     def start(self) -> None:
         """Start the jobs."""
         store = self._parts.store
+        if self._parts.large is not None:
+            self._begin("large-garbage", self._collect)
         if store is None:
             return
         for runner in self._runners:
@@ -91,6 +94,18 @@ class Jobs:
                     pass
             except StoreError as problem:
                 _log.warning("the inbox was not cleaned: %s", problem)
+
+    def _collect(self) -> None:
+        from headrace.reliability.large.collecting import collect
+
+        clock = self._parts.clock
+        while True:
+            try:
+                collect(self._parts)
+            except Exception as problem:
+                _log.warning("bodies of large messages were not collected: %s", problem)
+            if clock.wait(self._stop, DAY_MS, poll_ms=COLLECT_EVERY_MS):
+                return
 
     def _begin(self, name: str, work: Callable[[], object]) -> None:
         thread = threading.Thread(target=work, name=name, daemon=True)

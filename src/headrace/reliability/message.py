@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import io
+from collections.abc import Callable, Sequence
+from typing import IO, Any
 
 ID_HEADER = "headrace-id"
 CONFIRM_HEADER = "headrace-confirm"
 
 Headers = Sequence[tuple[str, bytes | None]]
+
+# Records whose value is not at hand make messages of their own kind: of the record and an attempt.
+LAZY_RECORDS: dict[type, Callable[[Any, int], Message]] = {}
 
 
 class Message:
@@ -46,6 +50,9 @@ class Message:
     @classmethod
     def from_record(cls, record: Any, attempt: int = 1) -> Message:
         """The message of a confluent-kafka record."""
+        lazy = LAZY_RECORDS.get(type(record))
+        if lazy is not None:
+            return lazy(record, attempt)
         return cls(
             record.topic(),
             record.partition(),
@@ -61,6 +68,15 @@ class Message:
     def source(self) -> str:
         """TOPIC/PARTITION/OFFSET, where the record lies."""
         return f"{self.topic}/{self.partition}/{self.offset}"
+
+    @property
+    def body(self) -> bytes | IO[bytes] | None:
+        """The value as a producer takes it: bytes, or the stream of a large one."""
+        return self.value
+
+    def stream(self) -> IO[bytes]:
+        """The value as a binary file; that of a large message is never whole in memory."""
+        return io.BytesIO(self.value or b"")
 
     def header(self, name: str) -> bytes | None:
         """The last header of that name, or None."""

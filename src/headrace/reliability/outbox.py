@@ -17,6 +17,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from headrace.client.delayed import After, At
 from headrace.reliability.store.headers import GivenHeaders
 from headrace.reliability.store.outgoing import ANY, INSERT, Outgoing, insert_all, outgoing
 
@@ -34,14 +35,27 @@ def send(
     headers: GivenHeaders = None,
     id: str | None = None,
     confirm_by: str | Sequence[str] = (),
+    after: After | None = None,
+    at: At | None = None,
 ) -> str:
     """Put a message into the outbox within the connection's transaction, and return its id.
 
     The connection is SQLAlchemy's Connection or Session, or a plain one of sqlite3, psycopg or
     psycopg2. `confirm_by` names the groups that must confirm the message, or is "any"; an id that
-    the outbox already has is not sent twice.
+    the outbox already has is not sent twice. `after` and `at` have it delivered later, see
+    Producer.send.
     """
-    row = outgoing(_now_ms(), topic, value, key=key, headers=headers, id=id, confirm_by=confirm_by)
+    row = outgoing(
+        _now_ms(),
+        topic,
+        value,
+        key=key,
+        headers=headers,
+        id=id,
+        confirm_by=confirm_by,
+        after=after,
+        at=at,
+    )
     _insert(connection, [row])
     return row.id
 

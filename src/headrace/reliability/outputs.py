@@ -9,12 +9,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from headrace.reliability.codecs import encode
+from headrace.client.delayed import After, At, deliver_at_ms
+from headrace.reliability.codecs import encode, to_send
 from headrace.reliability.errors import Away
 from headrace.reliability.execution import Execution, IsOpen, Positions, Revoked
 
 if TYPE_CHECKING:
     from headrace.client.producer import Producer
+    from headrace.reliability.clock import Clock
     from headrace.reliability.message import Message
     from headrace.reliability.parts import Parts
 
@@ -24,8 +26,9 @@ _log = logging.getLogger("headrace.handlers")
 class Output:
     """What a handler sends within its transaction; seen by readers with its offsets, or never."""
 
-    def __init__(self, producer: Producer) -> None:
+    def __init__(self, producer: Producer, clock: Clock) -> None:
         self._producer = producer
+        self._clock = clock
 
     def send(
         self,
@@ -34,10 +37,16 @@ class Output:
         *,
         key: bytes | str | None = None,
         headers: Mapping[str, bytes | str] | None = None,
+        after: After | None = None,
+        at: At | None = None,
     ) -> None:
-        """Send a message; visible (to `read_committed`) when the transaction is committed."""
+        """Send a message; visible (to `read_committed`) when the transaction is committed.
+
+        `after` and `at` have it delivered later, see Producer.send.
+        """
+        due_ms = deliver_at_ms(self._clock.now_ms(), after, at)
         with _brokers():
-            self._producer.send(topic, encode(value), key=encode(key), headers=headers)
+            self._producer.send(topic, to_send(value), key=encode(key), headers=headers, at=due_ms)
 
 
 class KafkaTransactions:
@@ -70,7 +79,7 @@ class KafkaTransactions:
         try:
             with _brokers():
                 producer.begin()
-            execution.call_all(messages, values, Output(producer))
+            execution.call_all(messages, values, Output(producer, self._parts.clock))
             with _brokers():
                 if positions:
                     offsets = {place: position[0] for place, position in positions.items()}
@@ -96,7 +105,8 @@ class KafkaTransactions:
             {
                 **self._parts.client_settings("producer"),
                 "transactional.id": f"{self._execution.spec.group}-{uuid.uuid4().hex}",
-            }
+            },
+            large=self._parts.large,
         )
         try:
             with _brokers():

@@ -16,6 +16,9 @@ from headrace.reliability.errors import HandlerError
 if TYPE_CHECKING:
     from headrace.client.producer import Producer
     from headrace.client.switches import Switches
+    from headrace.reliability.half.sending import HalfSender
+    from headrace.reliability.large.keeping import Keeping
+    from headrace.reliability.large.large import Large
     from headrace.reliability.message import Message
     from headrace.reliability.store import Store
     from headrace.reliability.store.inbox import InboxPort
@@ -67,6 +70,7 @@ class Parts:
     bootstrap: str
     given: Mapping[str, Any] = field(default_factory=dict)
     store: Store | None = None
+    large: Large | None = None
     own_inbox: InboxPort | None = None
     clock: Clock = field(default_factory=SystemClock)
     alarms: Alarms = field(default_factory=Alarms)
@@ -79,7 +83,21 @@ class Parts:
         """One producer for dead letters, re-sends and `app.send`; made when first needed."""
         from headrace.client.producer import Producer
 
-        return Producer(self.client_settings("producer"))
+        return Producer(self.client_settings("producer"), large=self.large)
+
+    @cached_property
+    def keeping(self) -> Keeping:
+        """How large messages are put away in the store, and come back."""
+        from headrace.reliability.large.keeping import Keeping
+
+        return Keeping(self.large, self.store)
+
+    @cached_property
+    def halves(self) -> HalfSender:
+        """What sends half messages and their decisions; made when first needed."""
+        from headrace.reliability.half.sending import HalfSender
+
+        return HalfSender(self)
 
     @cached_property
     def switches(self) -> Switches:

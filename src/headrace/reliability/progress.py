@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 
+NO_FLOOR = 1 << 63
 # Finished entries are cut off in strokes, because each cut moves what is behind it.
 TRIM_ENTRIES = 8192
 
@@ -16,13 +17,16 @@ class Progress:
     markers). The safe offset is that of the lowest unfinished message: all below it is done.
     """
 
-    __slots__ = ("_base", "_finished", "_head", "_offsets", "next_offset")
+    __slots__ = ("_base", "_finished", "_head", "_holds", "_offsets", "floor", "next_offset")
 
     def __init__(self) -> None:
         self._offsets = array("q")
         self._finished = bytearray()
         self._base = 0
         self._head = 0
+        self._holds: list[tuple[int, int]] = []
+        # Where a message of several records begins that is not whole.
+        self.floor = NO_FLOOR
         self.next_offset = -1
 
     def arrive(self, offset: int) -> int:
@@ -59,8 +63,23 @@ class Progress:
         if sequence >= self._base:
             self._finished[sequence - self._base] = 1
 
+    def hold(self, first: int, last: int) -> None:
+        """Note that the message at `last` begins at `first`: until it is done, that is needed."""
+        self._holds.append((first, last))
+
+    def pass_by(self, offset: int) -> None:
+        """Note that nothing up to this offset is still to arrive."""
+        self.next_offset = max(self.next_offset, offset + 1)
+
     def safe_offset(self) -> int:
         """The offset to commit: everything below it is finished; -1 before the first arrival."""
+        offset = self._prefix()
+        if self._holds:
+            self._holds = [hold for hold in self._holds if hold[1] >= offset]
+            offset = min([offset, *(first for first, _ in self._holds)])
+        return min(offset, self.floor)
+
+    def _prefix(self) -> int:
         head = self._finished.find(0, self._head)
         if head < 0:
             self._head = len(self._finished)

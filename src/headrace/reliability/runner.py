@@ -26,7 +26,9 @@ class Runner:
 
     def __init__(self, spec: HandlerSpec, parts: Parts) -> None:
         self.spec = spec
-        self.failures = Failures(spec, parts.store, parts.producer, parts.clock, parts.alarms)
+        self.failures = Failures(
+            spec, parts.store, parts.producer, parts.clock, parts.alarms, keeping=parts.keeping
+        )
         self.execution = Execution(spec, parts)
         self.ready = threading.Event()
         self._parts = parts
@@ -65,6 +67,7 @@ class Runner:
     def execute_one(self, message: Message, also: Also) -> None:
         """Run a message that comes from the retry table; see Execution."""
         session = self._session
+        message = self._parts.keeping.open(message)
         if self.spec.once == "transaction":
             if session is None or session.transactions is None:
                 raise Away(f"{self.spec.name} has no producer yet")

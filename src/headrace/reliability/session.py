@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from headrace.reliability.assignment import Assignment
 from headrace.reliability.async_workers import AsyncWorkers
 from headrace.reliability.engine import Engine
+from headrace.reliability.large.incoming import Incoming
 from headrace.reliability.outputs import KafkaTransactions
 from headrace.reliability.pressure import Gate, Limits, Load, Plan
 from headrace.reliability.spilling import Spilling
@@ -87,6 +88,9 @@ class Session:
         self.crew = make_crew(spec, self.engine, parts)
         self.assignment = Assignment(self.engine, self.consumer, parts, self._stop)
         self.spilling = Spilling(self.engine, parts) if spec.pressure == "spill" else None
+        self.large: Incoming | None = None
+        if parts.large is not None:
+            self.large = Incoming(parts, spec.settings, self.assignment.tracks)
         direct = spec.pressure == "direct"
         limits = Limits(spec.buffer_messages, spec.buffer_bytes, spec.slow_start_ms)
         if direct:
@@ -139,6 +143,8 @@ class Session:
         now = monotonic()
         if now >= self._commit_at:
             self._commit_at = now + COMMIT_INTERVAL_SECONDS
+            if self.large is not None:
+                self.large.expire()
             self.assignment.commit()
             self._note_generation()
             self._stuck = self.assignment.stuck(GAP_MESSAGES_MAX)
@@ -153,12 +159,16 @@ class Session:
         for track, found in list(by_track.items()):
             if not track.progress.next_offset <= found[0].offset() <= found[-1].offset():
                 self._begin_anew(by_track, track)
+        if self.large is not None and self.large.any_among(records):
+            self.large.admit(by_track)
         self._note_generation()
         if self._spec.delivery == "at_most_once":
             self.assignment.commit_first(by_track)
         if self.spilling is not None and plan.over:
             self._spill(self.spilling, by_track, plan)
         self.engine.add(by_track)
+        if self.large is not None:
+            self.large.queued()
         self.crew.call()
 
     def _begin_anew(self, by_track: dict[Track, list[Record]], track: Track) -> None:
@@ -169,7 +179,12 @@ class Session:
             last = records[turn].offset()
             turn += 1
         if turn:
-            self.engine.add({track: records[:turn]})
+            before = {track: records[:turn]}
+            if self.large is not None:
+                self.large.admit(before)
+            self.engine.add(before)
+        if self.large is not None:
+            self.large.forget([(track.topic, track.partition)])
         self._drain([track], monotonic() + self._spec.drain_ms / 1000)
         by_track[self.assignment.begin_anew(track)] = records[turn:]
 
@@ -225,11 +240,17 @@ class Session:
             # It is committed, so nobody else runs it; what is left at the end is lost.
             self._drain(self.assignment.of(partitions), until)
         self.assignment.taken(partitions, max(0, int((until - monotonic()) * 1000)))
-        self._gate.forget((gone.topic, gone.partition) for gone in partitions)
+        self._forget(partitions)
 
     def _lost(self, partitions: list[Any]) -> None:
         self.assignment.lost(partitions)
-        self._gate.forget((gone.topic, gone.partition) for gone in partitions)
+        self._forget(partitions)
+
+    def _forget(self, partitions: list[Any]) -> None:
+        places = [(gone.topic, gone.partition) for gone in partitions]
+        self._gate.forget(places)
+        if self.large is not None:
+            self.large.forget(places)
 
     def _end(self) -> None:
         # Closing the consumer takes its partitions away, which lets what runs end, and commits.

@@ -34,6 +34,7 @@ class Spilling:
         self._store = parts.need_store(f"pressure='spill' of handler {self._name}")
         self._execution: Execution = engine.execution
         self._alarms = parts.alarms
+        self._keeping = parts.keeping
         self._owner = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
         self._wake = threading.Event()
         self._stop = threading.Event()
@@ -52,7 +53,7 @@ class Spilling:
 
     def put(self, records: Sequence[Record]) -> None:
         """Keep records in the store; durable when it returns, so they count as done."""
-        messages = [Message.from_record(record) for record in records]
+        messages = [self._keeping.keep(Message.from_record(record)) for record in records]
         with self._store.begin() as tx:
             self._store.spill.put(tx, self._name, messages)
         if not self._is_spilling:
@@ -89,7 +90,7 @@ class Spilling:
             if self._stop.is_set():
                 self._store.spill.release([spilled.seq for spilled in taken[index:]])
                 break
-            self._run(seq, message)
+            self._run(seq, self._keeping.open(message))
         return len(taken)
 
     def _run(self, seq: int, message: Message) -> None:

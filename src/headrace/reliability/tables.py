@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import ItemsView, Iterator, Mapping, ValuesView
 from typing import TYPE_CHECKING, Any
 
 from headrace.reliability.codecs import decoder
 from headrace.reliability.errors import Away, HandlerError, UndecodablePayload
+from headrace.reliability.large.values import LargeValues
 
 if TYPE_CHECKING:
     from headrace.client.compacted import CompactedReader
@@ -42,6 +44,7 @@ class Table(Mapping[Any, Any]):
         self.records = 0
         self._reader: CompactedReader | None = None
         self._alarms: Alarms | None = None
+        self._closing = threading.Event()
 
     def start(self, parts: Parts) -> None:
         """Begin to read; returns at once."""
@@ -50,12 +53,21 @@ class Table(Mapping[Any, Any]):
         self._rows = {}
         self.records = 0
         self._alarms = parts.alarms
+        self._closing.clear()
+        value_of = None
+        if parts.large is not None:
+            value_of = LargeValues(parts, self._closing)
         self._reader = CompactedReader(
-            parts.bootstrap, self.topic, self._on_record, settings=parts.settings
+            parts.bootstrap,
+            self.topic,
+            self._on_record,
+            settings=parts.settings,
+            value_of=value_of,
         )
 
     def close(self) -> None:
         """Stop following the topic; what was read stays."""
+        self._closing.set()
         if self._reader is not None:
             self._reader.close()
 

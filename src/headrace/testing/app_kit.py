@@ -14,6 +14,7 @@ from headrace.reliability.dead_letters import replay
 from headrace.reliability.message import Message
 from headrace.testing.broker_thread import BrokerThread
 from headrace.testing.clock import VirtualClock
+from headrace.testing.kit_services import KitServices
 from headrace.testing.topics import Place, Topics
 from headrace.timing.durations import duration_ms
 
@@ -73,6 +74,7 @@ class RunningApp:
             self._store_url = f"sqlite:///{self.folder / 'store.db'}"
         self._own = (app.bootstrap, app.store_url, app.clock, app.settings)
         self._partitions: dict[str, list[int]] = {}
+        self._services: KitServices | None = None
 
     def __enter__(self) -> Self:
         if self.app.runners:
@@ -90,6 +92,7 @@ class RunningApp:
             self.app.clock = self.clock
             self.app.settings = _without_security(self.app.settings)
             self.app.parts.alarms.add(self.alarms.append)
+            self._services = KitServices(self.broker, self.clock, self.app.parts.alarms)
             self.app.start()
             self._wait_ready()
         except BaseException:
@@ -108,6 +111,8 @@ class RunningApp:
     def close(self) -> None:
         """Stop the application, then the broker; the application is as it was before."""
         try:
+            if self._services is not None:
+                self._services.stop()
             self.app.stop()
         finally:
             self.app.bootstrap, self.app.store_url, self.app.clock, self.app.settings = self._own
@@ -152,7 +157,8 @@ class RunningApp:
         """Send dead letters to their topics again, all or those of a fingerprint."""
         from headrace.reliability.store.messages import Chosen
 
-        pages = replay(self.store, self.app.parts.producer, Chosen(fingerprint=fingerprint))
+        chosen = Chosen(fingerprint=fingerprint)
+        pages = replay(self.store, self.app.parts.producer, chosen, self.app.large)
         return sum(map(len, pages))
 
     def settle(self, timeout_s: float = SETTLE_SECONDS) -> None:
@@ -219,6 +225,12 @@ class RunningApp:
                 position = positions.get(place, -1)
                 if position < end:
                     behind[place] = position, end
+        if self._services is not None:
+            self._services.start_needed()
+            positions = self._services.positions()
+            for place, end in self.topics.ends(self._places(self._services.topics)).items():
+                if positions.get(place, 0) < end:
+                    behind[place] = positions.get(place, 0), end
         for table in self.app.tables.values():
             end = sum(self.topics.ends(self._places([table.topic])).values())
             if table.records < end:
@@ -238,6 +250,8 @@ class RunningApp:
             for runner in self.app.runners
             if runner.engine is None or self._is_busy(runner.engine)
         ]
+        if self._services is not None:
+            work += self._services.work()
         store = self.app.parts.store
         if store is not None:
             if store.outbox.counts().get("pending"):
@@ -269,6 +283,8 @@ class RunningApp:
     def _until_due_ms(self) -> int:
         """How far time may move before something is to be tried, and to be waited for."""
         due_ms = [*self._in_place_ms(), STEP_MS_MAX]
+        if self._services is not None:
+            due_ms += self._services.due_ms()
         store = self.app.parts.store
         if store is not None:
             next_ms = [store.retries.next_due_ms(name) for name in self.app.handlers]

@@ -9,6 +9,8 @@ import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from headrace.client import delayed
+from headrace.client.delayed import After, At
 from headrace.reliability.codecs import encode
 from headrace.reliability.store.headers import GivenHeaders, pack_headers
 from headrace.reliability.store.ids import is_plain, new_id
@@ -47,10 +49,19 @@ def outgoing(
     headers: GivenHeaders = None,
     id: str | None = None,
     confirm_by: str | Sequence[str] = (),
+    after: After | None = None,
+    at: At | None = None,
 ) -> Outgoing:
     """The row of a message; raises ValueError or TypeError when it could never be sent."""
     if not topic:
         raise ValueError("a message needs the name of its topic")
+    due_ms = delayed.deliver_at_ms(now_ms, after, at)
+    if due_ms is not None:
+        # The relay adds the id, by which it is known to the delay service as well.
+        target = (delayed.TARGET_HEADER, topic.encode())
+        when = (delayed.AT_HEADER, str(due_ms).encode())
+        headers = [*delayed.as_pairs(headers), target, when]
+        topic = delayed.TOPIC
     if id is None:
         id = new_id(now_ms)
     elif not id or not is_plain(id):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 from sqlalchemy import Connection, CursorResult, Executable, RootTransaction, TextClause, text
 from sqlalchemy.exc import SQLAlchemyError
 
+from headrace.client.delayed import After, At
 from headrace.reliability.store.errors import TransactionBroken, is_foreign, unavailable
 from headrace.reliability.store.headers import GivenHeaders
 from headrace.reliability.store.outgoing import Outgoing, insert_all, outgoing
@@ -80,14 +81,24 @@ class Transaction:
         headers: GivenHeaders = None,
         id: str | None = None,
         confirm_by: str | Sequence[str] = (),
+        after: After | None = None,
+        at: At | None = None,
     ) -> str:
         """Put a message into the outbox and return its id; sent once this is committed.
 
         `confirm_by` names the groups that must confirm it, or is "any"; an id that the outbox
-        already has is not sent twice.
+        already has is not sent twice. `after` and `at` have it delivered later, see Producer.send.
         """
         row = outgoing(
-            self._now_ms, topic, value, key=key, headers=headers, id=id, confirm_by=confirm_by
+            self._now_ms,
+            topic,
+            value,
+            key=key,
+            headers=headers,
+            id=id,
+            confirm_by=confirm_by,
+            after=after,
+            at=at,
         )
         self._sends.append(row)
         return row.id

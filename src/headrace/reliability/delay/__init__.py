@@ -1,0 +1,1 @@
+"""Delayed messages: kept until their time, cancellable, delivered once; from any Kafka client."""

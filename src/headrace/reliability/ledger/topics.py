@@ -1,0 +1,83 @@
+"""The three topics of a service: commands, state, dead letters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from confluent_kafka.admin import AdminClient
+
+from headrace.client.making_topics import (
+    NeededTopic,
+    admin_client,
+    commands_topic,
+    make_topics,
+    shared_settings,
+)
+from headrace.client.settings import Settings
+
+INPUT_PARTITIONS = 1
+# As many instances can share the deliveries.
+STATE_PARTITIONS = 4
+# Larger than what an input topic takes by default: a record grows a little on its way.
+RECORD_BYTES_MAX = 10_485_760
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """The names of one service's topics and groups, and the transactional ids of its owners."""
+
+    service: str
+
+    @property
+    def input(self) -> str:
+        """The ordinary topic that any client writes commands to; also the group that reads it."""
+        return f"headrace.{self.service}"
+
+    @property
+    def state(self) -> str:
+        """The compacted topic; also the group whose members own its partitions."""
+        return f"{self.input}.state"
+
+    @property
+    def dead(self) -> str:
+        """The topic for what is no command, or has no target."""
+        return f"{self.input}.dlq"
+
+    def intake_id(self, partition: int) -> str:
+        """The transactional id of whoever takes in a partition of the input."""
+        return f"{self.input}-{partition}"
+
+    def keeper_id(self, partition: int) -> str:
+        """The transactional id of whoever owns a partition of the state."""
+        return f"{self.state}-{partition}"
+
+
+def needed_topics(
+    service: str, input_partitions: int = INPUT_PARTITIONS, state_partitions: int = STATE_PARTITIONS
+) -> list[NeededTopic]:
+    """All topics of a service."""
+    names = Names(service)
+    state = {
+        "segment.bytes": "67108864",
+        "min.cleanable.dirty.ratio": "0.3",
+        # Longer than a rebuild takes; every delivery leaves a deletion behind for so long.
+        "delete.retention.ms": "600000",
+        "max.message.bytes": str(RECORD_BYTES_MAX),
+    }
+    return [
+        commands_topic(names.input, input_partitions),
+        NeededTopic(names.state, state_partitions, state, {"cleanup.policy": "compact"}),
+        NeededTopic(names.dead, 1, {"max.message.bytes": str(RECORD_BYTES_MAX)}),
+    ]
+
+
+def ensure_topics(
+    settings: Settings,
+    service: str,
+    input_partitions: int = INPUT_PARTITIONS,
+    state_partitions: int = STATE_PARTITIONS,
+) -> AdminClient:
+    """Make the topics of a service where they are missing; the client that did it."""
+    admin = admin_client(shared_settings(settings))
+    make_topics(admin, needed_topics(service, input_partitions, state_partitions))
+    return admin

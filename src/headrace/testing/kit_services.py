@@ -1,0 +1,77 @@
+"""The delay and half services of an application under test, on the test's own clock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from headrace.reliability.alarms import Alarms
+from headrace.reliability.delay.service import delay_service
+from headrace.reliability.half.service import half_service
+from headrace.reliability.ledger.machine import NEVER_MS
+from headrace.reliability.ledger.service import LedgerOptions, LedgerService
+from headrace.reliability.ledger.topics import Names
+from headrace.testing.broker_thread import BrokerThread
+from headrace.testing.clock import VirtualClock
+
+_MAKERS = {"delay": delay_service, "half": half_service}
+# One owner has nothing to share.
+OPTIONS = LedgerOptions(state_partitions=1)
+
+
+class KitServices:
+    """Each is started when its topic is there, as `headrace up` does it."""
+
+    def __init__(self, broker: BrokerThread, clock: VirtualClock, alarms: Alarms) -> None:
+        self._broker = broker
+        self._clock = clock
+        self._alarms = alarms
+        self._running: dict[str, LedgerService] = {}
+
+    def start_needed(self) -> None:
+        """Start those whose topic somebody has made."""
+        topics = self._broker.broker.node.catalog.topics
+        for name, make in _MAKERS.items():
+            if name not in self._running and Names(name).input in topics:
+                settings = {"bootstrap.servers": self._broker.bootstrap, "log_level": 0}
+                service = make(settings, clock=self._clock, alarms=self._alarms, options=OPTIONS)
+                self._running[name] = service
+                service.start()
+
+    def stop(self) -> None:
+        """Stop all that run."""
+        while self._running:
+            self._running.popitem()[1].stop()
+
+    @property
+    def topics(self) -> list[str]:
+        """The topics that they read."""
+        return [
+            topic
+            for name, service in self._running.items()
+            if service.is_ready
+            for topic in (Names(name).input, Names(name).state)
+        ]
+
+    def positions(self) -> dict[tuple[str, int], int]:
+        """How far they have read."""
+        found: dict[tuple[str, int], int] = {}
+        for service in self._running.values():
+            found |= service.stats.positions
+        return found
+
+    def work(self) -> list[str]:
+        """What they have to do right now."""
+        return [
+            f"the {name} service is at work"
+            for name, service in self._running.items()
+            if not service.is_ready or self._is_due(service)
+        ]
+
+    def due_ms(self) -> Iterable[int]:
+        """How far off the next deliveries or checks are."""
+        dues = (service.stats.first_due_ms for service in self._running.values())
+        return [due - self._clock.now_ms() for due in dues if due is not None and due < NEVER_MS]
+
+    def _is_due(self, service: LedgerService) -> bool:
+        due_ms = service.stats.first_due_ms
+        return due_ms is not None and due_ms <= self._clock.now_ms()

@@ -1,0 +1,216 @@
+"""kill -9 of delay services and of their broker: no message early, lost or delivered twice."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import pytest
+from tests.client.kafkas import Kafka
+from tests.faults.processes import BrokerProcess
+from tests.reliability.delay.reading import read_all
+from tests.reliability.running import wait_until
+
+from headrace.client import Producer
+from headrace.client.errors import DeliveryFailed
+from headrace.client.sent import Sent
+from headrace.reliability.delay.pending import pending
+
+TARGET = "orders"
+# How late a message may be beyond its time when its owner has died: the take-over.
+LATE_MS_MAX = 30_000
+SETTINGS = ["group.initial.rebalance.delay.ms=0", "offsets.topic.num.partitions=4"]
+WAIT_SECONDS = 120.0
+
+
+class ServiceProcess:
+    """`headrace service delay` as a process."""
+
+    def __init__(self, bootstrap: str, log: Path) -> None:
+        command = [sys.executable, "-m", "headrace", "service", "delay", "-b", bootstrap]
+        command += ["-X", "session.timeout.ms=6000", "-X", "log_level=0"]
+        with log.open("ab") as words:
+            self._process = subprocess.Popen(command, stdout=words, stderr=words)
+
+    def kill(self) -> None:
+        self._process.send_signal(signal.SIGKILL)
+        self._process.wait()
+
+    def stop(self) -> int:
+        self._process.terminate()
+        return self._process.wait(WAIT_SECONDS)
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+
+class DelayWorld:
+    """A broker, instances that are killed, and a client that knows what it was promised."""
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self.chance = random.Random(seed)
+        self.folder = folder
+        self.broker = BrokerProcess(folder / "data", settings=SETTINGS)
+        self.instances: list[ServiceProcess] = []
+        # Due times by id; those whose sending failed may or may not arrive.
+        self.promised: dict[str, int] = {}
+        self.doubtful: set[str] = set()
+        self.kills = 0
+        self._stack = ExitStack()
+
+    @property
+    def kafka(self) -> Kafka:
+        return Kafka("headrace", self.broker.bootstrap)
+
+    def __enter__(self) -> Self:
+        self._stack.enter_context(self.broker)
+        self.producer = self._stack.enter_context(Producer(self.kafka.quiet))
+        self.kafka.topic("other")
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for instance in self.instances:
+            instance.kill()
+        if not self.broker.alive:
+            self.broker.start()
+        self._stack.close()
+
+    def start(self, count: int = 1) -> None:
+        for _ in range(count):
+            log = self.folder / "service.log"
+            self.instances.append(ServiceProcess(self.broker.bootstrap, log))
+
+    def send(self, count: int, most_ms: int) -> None:
+        """Schedule messages; of some the time is changed, and some are cancelled and sent anew."""
+        sent = []
+        for _ in range(count):
+            id = f"m{len(self.promised)}"
+            due_ms = _now_ms() + self.chance.randrange(most_ms)
+            if self.chance.random() < 0.2:
+                sent.append((id, self._schedule(id, due_ms + 3_600_000)))
+            if self.chance.random() < 0.1:
+                sent.append((id, self.producer.cancel_delayed(id)))
+            self.promised[id] = due_ms
+            sent.append((id, self._schedule(id, due_ms)))
+        for id, outcome in sent:
+            try:
+                outcome.result(WAIT_SECONDS)
+            except DeliveryFailed:
+                self.doubtful.add(id)
+
+    def _schedule(self, id: str, due_ms: int) -> Sent:
+        return self.producer.send(
+            TARGET, f"{id} {due_ms}".encode(), headers={"headrace-id": id}, at=due_ms
+        )
+
+    def kill_one(self) -> None:
+        victim = self.instances.pop(self.chance.randrange(len(self.instances)))
+        assert victim.alive, (self.folder / "service.log").read_text()[-3000:]
+        victim.kill()
+        self.kills += 1
+
+    def kill_broker(self) -> None:
+        self.broker.kill()
+        self.broker.start()
+        self.kills += 1
+
+    def finish(self) -> None:
+        """Wait until all that was promised is there, and nothing is pending any more."""
+        sure = self.promised.keys() - self.doubtful
+
+        def arrived() -> bool:
+            seen = {record.value().split()[0].decode() for record in read_all(self.kafka, TARGET)}
+            return sure <= seen
+
+        wait_until(arrived, "all is delivered", WAIT_SECONDS)
+        wait_until(lambda: not [*pending(self.kafka.quiet)], "delivered", WAIT_SECONDS)
+
+    def anomalies(self, late_ms_max: int | None = None) -> list[str]:
+        """What the promises do not allow."""
+        found: list[str] = []
+        seen: set[str] = set()
+        for record in read_all(self.kafka, TARGET):
+            id, due_ms = record.value().decode().split()
+            at_ms = record.timestamp()[1]
+            if id in seen:
+                found.append(f"duplicate: {id}")
+            seen.add(id)
+            if at_ms < int(due_ms):
+                found.append(f"delay-early: {id} by {int(due_ms) - at_ms} ms")
+            if int(due_ms) != self.promised[id] and id not in self.doubtful:
+                found.append(f"superseded: {id} at {due_ms}")
+            if late_ms_max is not None and at_ms - int(due_ms) > late_ms_max:
+                found.append(f"delay-late: {id} by {at_ms - int(due_ms)} ms")
+        lost = self.promised.keys() - seen - self.doubtful
+        return found + [f"lost: {id}" for id in sorted(lost)]
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[DelayWorld]:
+    with DelayWorld(tmp_path, 7) as world:
+        yield world
+
+
+def complaint(world: DelayWorld) -> str:
+    return (world.folder / "service.log").read_text()[-3000:]
+
+
+@pytest.mark.timeout(300)
+def test_killed_services_and_a_killed_broker_lose_repeat_and_hurry_nothing(
+    world: DelayWorld,
+) -> None:
+    world.start(2)
+    world.send(150, 6_000)
+    wait_until(lambda: read_all(world.kafka, TARGET), "begun", WAIT_SECONDS)
+    world.kill_one()
+    world.start()
+    world.send(150, 6_000)
+    world.kill_broker()
+    world.send(100, 4_000)
+    world.kill_one()
+    world.send(50, 2_000)
+    world.finish()
+    assert world.anomalies() == [], complaint(world)
+    assert world.instances[0].stop() == 0
+    assert world.kills == 3
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3_600)
+@pytest.mark.parametrize("seed", range(3))
+def test_over_a_hundred_kills_nothing_is_early_late_lost_or_repeated(
+    tmp_path: Path, seed: int
+) -> None:
+    with DelayWorld(tmp_path, seed) as world:
+        world.start(3)
+        world.send(200, 10_000)
+        wait_until(lambda: read_all(world.kafka, TARGET), "begun", WAIT_SECONDS)
+        for _ in range(40):
+            world.send(world.chance.randrange(50, 400), world.chance.choice((500, 5_000, 20_000)))
+            if world.chance.random() < 0.25:
+                world.kill_broker()
+            else:
+                world.kill_one()
+                world.start()
+        world.finish()
+        assert world.kills == 40
+        # A kill may come into the take-over after another one.
+        assert world.anomalies(3 * LATE_MS_MAX) == [], complaint(world)
