@@ -1,6 +1,6 @@
 """The loop over records, compiled: from the bytes of a batch into the buffers of Arrow columns.
 
-Whoever has no numba uses `plain.py`, which says the same in a tenth of the speed.
+Whoever has no numba uses `plain.py`, which says the same, slowly.
 """
 
 from __future__ import annotations
