@@ -30,7 +30,7 @@ class Kafka:
 
     def topic(self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> str:
         """Make a topic that no other test has, and return its name."""
-        topic = f"{name}-{next(_numbers)}"
+        topic = f"{name}-c{next(_numbers)}"
         new = NewTopic(topic, partitions, 1, config=dict(config or {}))
         admin = AdminClient(self.quiet)
         admin.create_topics([new])[topic].result(TIMEOUT_SECONDS)

@@ -39,7 +39,7 @@ class HalfKafka:
 
     def name(self, what: str) -> str:
         """A name that no other test has."""
-        return f"{what}-{next(_numbers)}"
+        return f"{what}-h{next(_numbers)}"
 
     def topic(self, what: str) -> str:
         """A new topic with one partition."""
