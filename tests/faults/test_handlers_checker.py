@@ -35,6 +35,8 @@ GOOD = (
 {"kind": "failed", "handler": "book", "id": "copied"}
 {"kind": "indexed", "handler": "book", "id": "copied"}
 {"kind": "dead", "handler": "book", "id": "copied"}
+{"kind": "sent", "handler": "book", "id": "behind", "key": "m", "n": 2, "tries": 1}
+{"kind": "effect", "handler": "book", "id": "behind", "key": "m", "n": 2}
 {"kind": "effect", "handler": "book", "id": "copied", "key": "m", "n": 1}
 {"kind": "indexed", "handler": "bill", "id": "junk"}
 {"kind": "dead", "handler": "bill", "id": "junk"}
