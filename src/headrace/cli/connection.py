@@ -74,6 +74,19 @@ def client_errors(bootstrap: str) -> Iterator[None]:
         ) from None
 
 
+@contextmanager
+def client_settings(bootstrap: str, properties: list[str] | None) -> Iterator[dict[str, Any]]:
+    """Settings for Headrace's own clients, whose errors inside become the command's."""
+    from headrace.client.errors import UnknownSetting
+
+    try:
+        settings = client_config(bootstrap, properties)
+        with client_errors(bootstrap):
+            yield settings
+    except UnknownSetting as unknown:
+        raise CliError(f"-X: {unknown}", exit_code=2) from None
+
+
 def explain(error: Any, bootstrap: str) -> tuple[str, str]:
     """A message and a hint for an error of the client library."""
     from confluent_kafka import KafkaError

@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headrace.cli.connection import (
-    BootstrapOption,
-    PropertyOption,
-    check_reachable,
-    client_errors,
-)
+from headrace.cli.connection import BootstrapOption, PropertyOption, client_settings
 from headrace.cli.durations import parse_duration_ms, parse_time_ms, show_duration, show_time
 from headrace.cli.errors import CliError
 from headrace.cli.failed import as_text
 from headrace.cli.output import Output, OutputOption, show_json, show_rows
-from headrace.cli.pairs import parse_pairs
 
 if TYPE_CHECKING:
     from headrace.client.producer import Producer
@@ -48,7 +40,7 @@ def list_messages(
     """List messages that wait, the next due one first."""
     from itertools import islice
 
-    with _looking(bootstrap, properties) as settings:
+    with client_settings(bootstrap, properties) as settings:
         from headrace.reliability.delay.pending import pending
 
         chosen = (one for one in pending(settings) if target in (None, one.target))
@@ -62,7 +54,7 @@ def list_messages(
 @app.command()
 def show(id: IdArgument, *, bootstrap: BootstrapOption, properties: PropertyOption = None) -> None:
     """Show all that is known of a message, as JSON."""
-    with _looking(bootstrap, properties) as settings:
+    with client_settings(bootstrap, properties) as settings:
         found = _find(settings, id)
     show_json(_details(found))
 
@@ -79,7 +71,7 @@ def cancel(
     properties: PropertyOption = None,
 ) -> None:
     """Cancel a message; without effect if it is delivered meanwhile."""
-    with _looking(bootstrap, properties) as settings:
+    with client_settings(bootstrap, properties) as settings:
         if not force:
             _find(settings, id)
         with _producer(settings) as producer:
@@ -102,7 +94,7 @@ def reschedule(
 ) -> None:
     """Give a message another time."""
     due_ms = _due_ms(after, at)
-    with _looking(bootstrap, properties) as settings:
+    with client_settings(bootstrap, properties) as settings:
         found = _find(settings, id)
         from headrace.reliability.message import ID_HEADER
 
@@ -113,19 +105,6 @@ def reschedule(
                 found.target, found.value, key=found.key, headers=headers, at=due_ms
             ).result(SEND_SECONDS)
     print(f"{id} is due at {show_time(due_ms)}")
-
-
-@contextmanager
-def _looking(bootstrap: str, properties: list[str] | None) -> Iterator[dict[str, Any]]:
-    settings = {"bootstrap.servers": bootstrap, "log_level": 0, **parse_pairs(properties, "-X")}
-    check_reachable(bootstrap)
-    from headrace.client.errors import UnknownSetting
-
-    try:
-        with client_errors(bootstrap):
-            yield settings
-    except UnknownSetting as unknown:
-        raise CliError(f"-X: {unknown}", exit_code=2) from None
 
 
 def _producer(settings: dict[str, Any]) -> Producer:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
-import importlib
 import logging
 import signal
-import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from headrace.cli.connection import BootstrapOption, PropertyOption, client_config, client_errors
 from headrace.cli.errors import CliError
+from headrace.cli.loading import load_object
 from headrace.cli.output import Output, OutputOption, show_json, show_rows
 from headrace.cli.pairs import split_address
 
@@ -159,25 +157,9 @@ def load_dispatcher(target: str) -> Dispatcher:
     """The Dispatcher object at MODULE:NAME, with the working directory on the path."""
     from headrace.dispatch.dispatcher import Dispatcher
 
-    module_name, _, name = target.partition(":")
-    if not name:
-        raise CliError(f"{target!r} is not MODULE:DISPATCHER", "headrace dispatch run shop:jobs", 2)
-    if "" not in sys.path:
-        sys.path.insert(0, "")
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as missing:
-        if missing.name not in (module_name, module_name.partition(".")[0]):
-            raise
-        raise CliError(
-            f"there is no module {module_name!r}", "run it from the folder of your code"
-        ) from None
-    found: Any = getattr(module, name, None)
-    if not isinstance(found, Dispatcher):
-        named = [key for key, value in vars(module).items() if isinstance(value, Dispatcher)]
-        near = difflib.get_close_matches(name, named, n=1, cutoff=0.1)
-        hint = f"did you mean {module_name}:{near[0]}?" if near else f"{name} = Dispatcher(...)"
-        raise CliError(f"{name!r} in module {module_name} is not a Dispatcher", hint)
+    name = target.partition(":")[2]
+    usage, made = "headrace dispatch run shop:jobs", f"{name} = Dispatcher(...)"
+    found = load_object(target, Dispatcher, "a Dispatcher", usage, made)
     if not found.has_worker:
         raise CliError(f"{target} has no worker", f"@{name}.worker")
     return found

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from enum import StrEnum
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,17 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headrace.cli.arguments import YesOption
-from headrace.cli.connection import (
-    BootstrapOption,
-    PropertyOption,
-    check_reachable,
-    client_errors,
-)
+from headrace.cli.connection import BootstrapOption, PropertyOption, client_settings
 from headrace.cli.durations import parse_duration_ms, show_duration, show_time
 from headrace.cli.errors import CliError
 from headrace.cli.failed import as_text, confirm
 from headrace.cli.output import Output, OutputOption, show_json, show_rows
-from headrace.cli.pairs import parse_pairs
 
 if TYPE_CHECKING:
     from headrace.reliability.half.known import KnownHalf
@@ -68,7 +60,7 @@ def list_halves(
             return everything or not half.is_decided
         return half.state.replace(" ", "-").startswith(state)
 
-    with _looking(bootstrap, properties) as settings:
+    with client_settings(bootstrap, properties) as settings:
         from headrace.reliability.half.known import known_halves
 
         found = list(islice(filter(is_chosen, known_halves(settings)), limit))
@@ -81,7 +73,7 @@ def list_halves(
 @app.command()
 def show(id: IdArgument, *, bootstrap: BootstrapOption, properties: PropertyOption = None) -> None:
     """Show all that is known of a half message, as JSON."""
-    with _looking(bootstrap, properties) as settings:
+    with client_settings(bootstrap, properties) as settings:
         found = _need(settings, id)
     show_json(_details(found))
 
@@ -103,7 +95,7 @@ def resolve(
     """Decide a half message in its sender's place; the first decision on it wins."""
     wait_ms = parse_duration_ms(wait, "--wait")
     wish = "committed" if commit else "rolled back"
-    with _looking(bootstrap, properties) as settings:
+    with client_settings(bootstrap, properties) as settings:
         found = _need(settings, id)
         if found.is_decided:
             raise CliError(f"{id} is {found.state} already")
@@ -123,19 +115,6 @@ def resolve(
             "the message is in headrace.half.dlq",
         )
     print(f"{id} is {ended.state}")
-
-
-@contextmanager
-def _looking(bootstrap: str, properties: list[str] | None) -> Iterator[dict[str, Any]]:
-    settings = {"bootstrap.servers": bootstrap, "log_level": 0, **parse_pairs(properties, "-X")}
-    check_reachable(bootstrap)
-    from headrace.client.errors import UnknownSetting
-
-    try:
-        with client_errors(bootstrap):
-            yield settings
-    except UnknownSetting as unknown:
-        raise CliError(f"-X: {unknown}", exit_code=2) from None
 
 
 def _find(settings: dict[str, Any], id: str) -> KnownHalf | None:

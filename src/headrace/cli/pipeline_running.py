@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import importlib
 import logging
 import signal
 import sys
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.cli.connection import check_reachable
 from headrace.cli.errors import CliError
+from headrace.cli.loading import load_module
 from headrace.cli.pairs import parse_pairs
 
 if TYPE_CHECKING:
@@ -102,18 +102,8 @@ def load_pipelines(module_name: str) -> dict[str, Pipeline]:
     """The pipelines that a module defines, by what they are called there."""
     from headrace.spark.definitions import Pipeline
 
-    # As with `headrace run`: code is found from the working directory.
-    if "" not in sys.path:
-        sys.path.insert(0, "")
-    try:
-        with pipeline_errors():
-            module = importlib.import_module(module_name)
-    except ModuleNotFoundError as missing:
-        if missing.name not in (module_name, module_name.partition(".")[0]):
-            raise
-        raise CliError(
-            f"there is no module {module_name!r}", "run it from the folder of your code"
-        ) from None
+    with pipeline_errors():
+        module = load_module(module_name)
     found = {name: each for name, each in vars(module).items() if isinstance(each, Pipeline)}
     if not found:
         raise CliError(f"{module_name} defines no pipeline", "@pipeline(source=..., sink=...)")

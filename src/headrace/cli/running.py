@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
-import importlib
 import logging
 import signal
-import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from headrace.cli.errors import CliError
+from headrace.cli.loading import load_object
 
 if TYPE_CHECKING:
     from headrace.reliability.app import App
@@ -56,25 +54,7 @@ def load_app(target: str) -> App:
     """The App object at MODULE:NAME, with the working directory on the path."""
     from headrace.reliability.app import App
 
-    module_name, _, name = target.partition(":")
-    if not name:
-        raise CliError(f"{target!r} is not MODULE:APP", "headrace run shop:app", 2)
-    if "" not in sys.path:
-        sys.path.insert(0, "")
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as missing:
-        if missing.name not in (module_name, module_name.partition(".")[0]):
-            raise
-        raise CliError(
-            f"there is no module {module_name!r}", "run it from the folder of your code"
-        ) from None
-    found: Any = getattr(module, name, None)
-    if not isinstance(found, App):
-        apps = [key for key, value in vars(module).items() if isinstance(value, App)]
-        near = difflib.get_close_matches(name, apps, n=1, cutoff=0.1)
-        hint = f"did you mean {module_name}:{near[0]}?" if near else "app = App(...)"
-        raise CliError(f"{name!r} in module {module_name} is not an App", hint)
+    found = load_object(target, App, "an App", "headrace run shop:app", "app = App(...)")
     if not found.handlers and not found.tables:
         raise CliError(f"{target} has no handlers", '@app.handler("orders")')
     return found
