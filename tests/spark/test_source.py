@@ -208,3 +208,19 @@ def test_deleted_records_end_a_query(
         frame.collect()
     lenient = spark.read.format("headrace").options(**options, failOnDataLoss="false").load()
     assert sorted(row["offset"] for row in lenient.collect()) == [6, 7, 8, 9]
+
+
+def test_streams_of_a_session_write_into_a_map_for_many_threads(
+    spark: SparkSession, headrace_kafka: Kafka, tmp_path: Path
+) -> None:
+    topic = headrace_kafka.topic("shared")
+    headrace_kafka.fill(topic, 10)
+    register(spark)
+    options = {"startingOffsets": "earliest", "bootstrap": headrace_kafka.bootstrap, "subscribe": topic}
+    stream_all(spark, options, tmp_path, ["value"])
+    manager = spark._jsparkSession.sessionState().dataSourceManager()
+    shared = manager.lookupDataSource("headrace").dataSourceCls().envVars()
+    # A stream has left its mark, so another one writes here too, at the same time for all we know.
+    assert "SPARK_LOCAL_DIRS" in str(shared.keySet())
+    assert shared.getClass().getSimpleName() == "ConcurrentHashMap"
+    assert isinstance(spark.sparkContext.environment, dict)

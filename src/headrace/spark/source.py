@@ -66,7 +66,14 @@ def register(spark: Any) -> None:
     if context.master.startswith("local") and context.pythonExec == SOME_PYTHON:
         # On one machine the tasks' Python is this one; by itself Spark takes the first on the path.
         context.pythonExec = sys.executable
-    spark.dataSource.register(HeadraceSource)
+    plain = context.environment
+    # Spark lets the streams of a session share this map and each writes into it from its own
+    # thread: a HashMap breaks under that, and then no task of any stream can be read any more.
+    context.environment = context._jvm.java.util.concurrent.ConcurrentHashMap(plain)
+    try:
+        spark.dataSource.register(HeadraceSource)
+    finally:
+        context.environment = plain
 
 
 def _columns(given: StructType) -> list[str]:
