@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,15 +17,11 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from rich.console import Console
 from tests.redis_server import RedisServer
 
-from benchmarks import dispatch_report, generator, machine, report
-from benchmarks.figures import Figure, Row, Target, bounded
+from benchmarks import report
+from benchmarks.columns import OWN, ROOT, BenchFailed, ColumnsBench, ask
+from benchmarks.figures import Figure, Target, bounded
 from benchmarks.peers import Headrace, Kafka, Peer
 from benchmarks.rivals.dispatch_work import durations_ms, greedy_s
-
-ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "benchmarks.md"
-NAME = "dispatch"
-PLOT = ROOT / "docs" / "img" / f"bench-{NAME}.svg"
 
 COLUMNS = {
     "headrace": "Headrace",
@@ -58,85 +52,59 @@ FIGURES = (
     bounded("running-p50", "one job, all idle: submitted to running, p50", "ms"),
     bounded("running-p99", "  p99", "ms", 10),
 )
-Values = dict[str, float]
+_COLOURS = {OWN: "#2a7f62"}
+_OTHER = "#7a9cc6"
+
 Told = dict[str, Any]
 
 
-class BenchFailed(RuntimeError):
-    """Something that is measured ended by itself; the text is its last words."""
-
-
-class DispatchBench:
+class DispatchBench(ColumnsBench):
     """The same jobs by one rival after the other."""
 
-    name = NAME
+    name = "dispatch"
+    description = "Run the same jobs by the dispatcher, by groups of Kafka, Celery and RQ."
+    picture = "Makespan by rival"
+    columns = COLUMNS
+    figures = FIGURES
+    title = "Jobs"
 
     def __init__(self) -> None:
-        self.values: dict[str, Values] = {column: {} for column in COLUMNS}
-        self.left_out: dict[str, str] = {}
+        super().__init__()
+        self.details["ideal_s"] = greedy_s(durations_ms(JOBS), WORKERS)
 
-    def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
-        """The options of the bench."""
-        parser = argparse.ArgumentParser(
-            prog=f"headrace bench {NAME}",
-            description="Run the same jobs by the dispatcher, by groups of Kafka, Celery and RQ.",
-        )
-        parser.add_argument("-o", "--output", choices=["table", "json"], default="table")
-        parser.add_argument("--quick", action="store_true", help="a short look")
-        parser.add_argument(
-            "--only", action="append", choices=list(COLUMNS), help="only this; may be repeated"
-        )
-        parser.add_argument("--dir", type=Path, help="where the data goes (a cache folder)")
-        parser.add_argument(
-            "--write-docs", action="store_true", help="put the figures and the plot into docs/"
-        )
-        options = parser.parse_args(arguments)
-        if options.write_docs and (options.quick or options.only):
-            parser.error("--write-docs needs a full run")
-        return options
+    def measure(self, column: str, folder: Path, quick: bool, progress: Console) -> None:
+        """Run the jobs by one rival; one that cannot run here is left out."""
+        jobs = durations_ms(JOBS_QUICK if quick else JOBS)
+        self.details["ideal_s"] = greedy_s(jobs, WORKERS)
+        try:
+            self._measure(column, folder, jobs, quick)
+        except (BenchFailed, KafkaException, ImportError) as error:
+            if column == OWN:
+                raise
+            self.left_out[column] = str(error).strip().splitlines()[-1]
+            return
+        values = self.values[column]
+        values["makespan"] = values["seconds"] / self.details["ideal_s"]
 
-    def run(self, options: argparse.Namespace, progress: Console) -> dict[str, Any]:
-        """Measure what the options ask for; the whole document."""
-        parent = options.dir or generator.CACHE / "data"
-        parent.mkdir(parents=True, exist_ok=True)
-        jobs = durations_ms(JOBS_QUICK if options.quick else JOBS)
-        ideal_s = greedy_s(jobs, WORKERS)
-        with tempfile.TemporaryDirectory(dir=parent, prefix="bench-") as temporary:
-            folder = Path(temporary)
-            facts = machine.facts(folder)
-            for column in options.only or COLUMNS:
-                progress.log(COLUMNS[column])
-                own = folder / column
-                own.mkdir()
-                try:
-                    self._measure(column, own, jobs, options.quick)
-                except (BenchFailed, KafkaException, ImportError) as error:
-                    if column == "headrace":
-                        raise
-                    self.left_out[column] = str(error).strip().splitlines()[-1]
-                    continue
-                values = self.values[column]
-                values["makespan"] = values["seconds"] / ideal_s
-                shown = {name: round(value, 2) for name, value in values.items()}
-                progress.log(f"[dim]{shown}")
-        return {
-            "machine": facts,
-            "figures": [self._row(figure) for figure in FIGURES],
-            "ideal_s": ideal_s,
-            "quick": options.quick,
-            "left_out": self.left_out,
-        }
+    def note(self) -> str:
+        """What the ideal is."""
+        return (
+            f"The ideal, which gives the next job to whoever is idle first, takes "
+            f"{self.details['ideal_s']:.1f} s; another order of the jobs may take less."
+        )
 
-    def _row(self, figure: Figure) -> dict[str, Any]:
-        values = {column: found.get(figure.name) for column, found in self.values.items()}
-        return {
-            "name": figure.name,
-            "title": figure.title,
-            "unit": figure.unit,
-            "values": values,
-            "target": report.target_text(figure) or None,
-            "reached": Row(figure, values["headrace"], None).reached,
-        }
+    def draw(self, rows: Mapping[str, Mapping[str, float | None]], axes: Any) -> None:
+        """Bars of the makespan, with a line at the ideal."""
+        seconds = {name: value for name, value in rows["seconds"].items() if value is not None}
+        shown = list(seconds)[::-1]
+        for at, name in enumerate(shown):
+            axes.barh(at, seconds[name], height=0.6, color=_COLOURS.get(name, _OTHER))
+            axes.text(
+                seconds[name], at, f" {report.number(seconds[name])} s", va="center", fontsize=8
+            )
+        axes.axvline(self.details["ideal_s"], color="#b03a3a", linewidth=1, label="the ideal")
+        axes.set_yticks(range(len(shown)), [COLUMNS[name] for name in shown])
+        axes.set_xlabel("seconds until 2,000 heavy-tailed jobs are done by 8 workers")
 
     def _measure(self, column: str, folder: Path, jobs: list[float], quick: bool) -> None:
         values = self.values[column]
@@ -150,14 +118,14 @@ class DispatchBench:
                 told: Told = {"bootstrap": bootstrap, "topic": "work", "mode": column}
                 told |= {"jobs": jobs, "workers": WORKERS}
                 told["settle_s"] = SHARE_SETTLE_SECONDS if column == "share" else SETTLE_SECONDS
-                values["seconds"] = _ask("dispatch_group", told)["seconds"]
+                values["seconds"] = ask("dispatch_group", told)["seconds"]
         else:
             empty = EMPTY[column] // (10 if quick else 1)
             with RedisServer() as server, _workers(column, server, folder):
                 told = {"url": server.url, "broker": _celery_url(server), "mode": "submit"}
                 told["warm"] = WARM // 5
-                values["seconds"] = _ask(f"dispatch_{column}", {**told, "jobs": jobs})["seconds"]
-                answer = _ask(f"dispatch_{column}", {**told, "jobs": [0.0] * empty})
+                values["seconds"] = ask(f"dispatch_{column}", {**told, "jobs": jobs})["seconds"]
+                answer = ask(f"dispatch_{column}", {**told, "jobs": [0.0] * empty})
                 values["rate"] = empty / answer["seconds"]
 
     def _headrace(self, folder: Path, jobs: list[float], quick: bool) -> None:
@@ -167,10 +135,10 @@ class DispatchBench:
             told["spool"] = str(folder / "submit.spool")
             work = {**told, "topic": "work", "partitions": WORKERS}
             with _nodes(work, folder, 2):
-                answer = _ask("dispatch_node", {**work, "mode": "all", "jobs": jobs})
+                answer = ask("dispatch_node", {**work, "mode": "all", "jobs": jobs})
                 values["seconds"] = answer["seconds"]
                 alone = [0.0] * (ALONE_QUICK if quick else ALONE)
-                answer = _ask("dispatch_node", {**work, "mode": "one", "jobs": alone})
+                answer = ask("dispatch_node", {**work, "mode": "one", "jobs": alone})
                 found = answer["to_running_ms"]
                 values["running-p50"] = found[len(found) // 2]
                 values["running-p99"] = found[len(found) * 99 // 100]
@@ -178,35 +146,9 @@ class DispatchBench:
             empty = {**told, "topic": "empty", "partitions": EMPTY_PARTITIONS}
             with _nodes(empty, folder, 1):
                 calls = _calls(server)
-                answer = _ask("dispatch_node", {**empty, "mode": "all", "jobs": [0.0] * count})
+                answer = ask("dispatch_node", {**empty, "mode": "all", "jobs": [0.0] * count})
                 values["rate"] = count / answer["seconds"]
                 values["calls"] = (_calls(server) - calls) / (count + WARM)
-
-    def write_docs(self, result: dict[str, Any], command: str) -> None:
-        """Put the figures into the docs page and draw the plot beside it."""
-        generated = dispatch_report.markdown(NAME, result, COLUMNS, command)
-        PAGE.write_text(report.insert(PAGE.read_text(), NAME, generated))
-        dispatch_report.plot(result, COLUMNS, PLOT)
-
-    def main(self, arguments: Sequence[str]) -> int:
-        """Run the bench; 0 when it could be measured, whatever the figures say."""
-        options = self.parse(arguments)
-        progress = Console(stderr=True, log_path=False)
-        try:
-            result = self.run(options, progress)
-        except BenchFailed as error:
-            progress.print(f"[red]error:[/] {error}", soft_wrap=True)
-            return 1
-        if options.output == "json":
-            print(json.dumps(result, indent=2))
-        else:
-            out = Console(width=None if sys.stdout.isatty() else 150)
-            out.print(dispatch_report.table(result, COLUMNS))
-            for column, why in self.left_out.items():
-                out.print(f"left out: {COLUMNS[column]}: {why}")
-        if options.write_docs:
-            self.write_docs(result, " ".join([f"./headrace bench {NAME}", *arguments]))
-        return 0
 
 
 @contextmanager
@@ -290,18 +232,6 @@ def _process(module: str, told: Told) -> Iterator[subprocess.Popen[bytes]]:
         process.wait()
         assert process.stdout is not None
         process.stdout.close()
-
-
-def _ask(module: str, told: Told) -> dict[str, Any]:
-    """Run a program to its end; its answer is the last line that it prints."""
-    command = [sys.executable, "-m", f"benchmarks.rivals.{module}", json.dumps(told)]
-    done = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=_WAIT_SECONDS
-    )
-    if done.returncode != 0 or not done.stdout.strip():
-        raise BenchFailed(f"{module} ended with {done.returncode}: {done.stderr[-2000:]}")
-    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return answer
 
 
 def _celery_url(server: RedisServer) -> str:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
-import json
 import re
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,20 +15,17 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from rich.console import Console
 from tests.redis_server import RedisServer
 
-from benchmarks import generator, machine, report, services_report
-from benchmarks.figures import Figure, Row, Target, bounded
+from benchmarks import report
+from benchmarks.columns import OWN, ROOT, BenchFailed, ColumnsBench, ask
+from benchmarks.figures import Figure, Target, bounded
 from benchmarks.peers import Headrace, Kafka, Peer, Running
 from benchmarks.process import MemoryWatch, cpu_seconds
-
-ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "benchmarks.md"
-NAME = "services"
-PLOT = ROOT / "docs" / "img" / f"bench-{NAME}.svg"
 
 COLUMNS = {"headrace": "Headrace", "kafka": "on Apache Kafka", "celery": "Celery on Redis"}
 DELAY_MS = 5_000
 VALUE_BYTES = 1_000
 PENDING, PENDING_CELERY = 1_000_000, 100_000
+LARGE_BYTES = 1 << 30
 FAR_MS = 30 * 86_400_000
 TOPIC = "bench-target"
 _WAIT_SECONDS = 600.0
@@ -51,12 +45,10 @@ FIGURES = (
     bounded("memory-100k", "100,000 pending of 1 KB: memory", "MB"),
     bounded("memory-1m", "1,000,000 pending of 1 KB: memory", "MB", 300),
     bounded("rebuild-1m", "  rebuilt after a kill -9", "s", 60),
+    bounded("large-send", "a message of 1 GB, streamed: memory of its sender", "MB", 100),
+    bounded("large-consume", "  of a consumer", "MB", 100),
+    bounded("large-handle", "  of a handler", "MB", 100),
 )
-Values = dict[str, float]
-
-
-class BenchFailed(RuntimeError):
-    """Something that is measured ended by itself; the text is its last words."""
 
 
 class Service:
@@ -87,71 +79,36 @@ class Service:
         self._process.wait()
 
 
-class ServicesBench:
+class ServicesBench(ColumnsBench):
     """The delay service on two brokers, then Celery, one after the other."""
 
-    name = NAME
+    name = "services"
+    description = "Delay messages by Headrace's service and by Celery on Redis."
+    picture = "How late delayed messages are"
+    columns = COLUMNS
+    figures = FIGURES
+    title = "Delayed messages"
 
-    def __init__(self) -> None:
-        self.values: dict[str, Values] = {column: {} for column in COLUMNS}
-        self.answers: dict[str, Any] = {}
-        self.left_out: dict[str, str] = {}
+    def measure(self, column: str, folder: Path, quick: bool, progress: Console) -> None:
+        """Delay messages by one rival."""
+        if column == "celery":
+            self._celery(folder, quick, progress)
+        else:
+            peer: Peer = Headrace() if column == OWN else Kafka()
+            self._service(column, peer, folder, quick, progress)
 
-    def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
-        """The options of the bench."""
-        parser = argparse.ArgumentParser(
-            prog=f"headrace bench {NAME}",
-            description="Delay messages by Headrace's service and by Celery on Redis.",
-        )
-        parser.add_argument("-o", "--output", choices=["table", "json"], default="table")
-        parser.add_argument("--quick", action="store_true", help="a short look")
-        parser.add_argument(
-            "--only", action="append", choices=list(COLUMNS), help="only this; may be repeated"
-        )
-        parser.add_argument("--dir", type=Path, help="where the data goes (a cache folder)")
-        parser.add_argument(
-            "--write-docs", action="store_true", help="put the figures and the plot into docs/"
-        )
-        options = parser.parse_args(arguments)
-        if options.write_docs and (options.quick or options.only):
-            parser.error("--write-docs needs a full run")
-        return options
-
-    def run(self, options: argparse.Namespace, progress: Console) -> dict[str, Any]:
-        """Measure what the options ask for; the whole document."""
-        parent = options.dir or generator.CACHE / "data"
-        parent.mkdir(parents=True, exist_ok=True)
-        columns = options.only or list(COLUMNS)
-        with tempfile.TemporaryDirectory(dir=parent, prefix="bench-") as temporary:
-            folder = Path(temporary)
-            facts = machine.facts(folder)
-            peers: dict[str, Peer] = {"headrace": Headrace(), "kafka": Kafka()}
-            for column, peer in peers.items():
-                if column in columns:
-                    progress.log(f"the delay service on {peer.title}")
-                    self._service(column, peer, folder / column, options.quick, progress)
-            if "celery" in columns:
-                progress.log("Celery on Redis")
-                self._celery(folder, options.quick, progress)
-        return {
-            "machine": facts,
-            "figures": [self._row(figure) for figure in FIGURES],
-            "quick": options.quick,
-            "left_out": self.left_out,
-            "answers": self.answers,
-        }
-
-    def _row(self, figure: Figure) -> dict[str, Any]:
-        values = {column: found.get(figure.name) for column, found in self.values.items()}
-        reached = Row(figure, values["headrace"], None).reached
-        return {
-            "name": figure.name,
-            "title": figure.title,
-            "unit": figure.unit,
-            "values": values,
-            "target": report.target_text(figure) or None,
-            "reached": reached,
-        }
+    def draw(self, rows: Mapping[str, Mapping[str, float | None]], axes: Any) -> None:
+        """Bars of how late messages are, by who delays them."""
+        shown = [name for name in COLUMNS if rows["late-1000-p99"][name] is not None]
+        for offset, part, colour in ((0.2, "p50", "#7a9cc6"), (-0.2, "p99", "#2a7f62")):
+            values = [rows[f"late-1000-{part}"][name] or 0.0 for name in shown]
+            places = [index + offset for index in range(len(shown))]
+            axes.barh(places, values, height=0.38, color=colour, label=part)
+            for at, value in zip(places, values, strict=True):
+                axes.text(value * 1.05, at, f"{report.number(value)} ms", va="center", fontsize=8)
+        axes.set_yticks(range(len(shown)), [COLUMNS[name] for name in shown])
+        axes.set_xscale("log")
+        axes.set_xlabel("ms late at 1,000 due a second (log scale)")
 
     def _service(
         self, column: str, peer: Peer, folder: Path, quick: bool, progress: Console
@@ -167,6 +124,7 @@ class ServicesBench:
             if column == "headrace":
                 self._flow(column, running, service, 5_000, seconds, progress)
                 self._pending(running, service, folder, quick, progress)
+                self._large(running, quick, progress)
         finally:
             if service is not None:
                 service.kill()
@@ -190,15 +148,15 @@ class ServicesBench:
             "value_bytes": VALUE_BYTES,
         }
         # The first messages find everything cold, on every side.
-        _run_flow("delay_flow", {**flow, "seconds": 2, "topic": f"{TOPIC}-warm"})
+        ask("delay_flow", {**flow, "seconds": 2, "topic": f"{TOPIC}-warm"})
         cpu_s = cpu_seconds(service.pid)
         topic = f"{TOPIC}-{per_second}"
-        answer = _run_flow("delay_flow", {**flow, "topic": topic})
+        answer = ask("delay_flow", {**flow, "topic": topic})
         cpu_s = cpu_seconds(service.pid) - cpu_s
         if answer["received"] != answer["sent"] or answer["early"]:
             raise BenchFailed(f"{answer['received']} of {answer['sent']} came: {answer}")
         progress.log(f"[dim]{per_second} a second: {answer}")
-        self.answers[f"{column} {per_second}"] = answer
+        self.details[f"{column} {per_second}"] = answer
         values = self.values[column]
         values[f"late-{per_second}-p50"] = answer["late_p50_ms"]
         values[f"late-{per_second}-p99"] = answer["late_p99_ms"]
@@ -232,6 +190,22 @@ class ServicesBench:
         finally:
             again.kill()
 
+    def _large(self, running: Running, quick: bool, progress: Console) -> None:
+        size = LARGE_BYTES // 16 if quick else LARGE_BYTES
+        for verb in ("send", "consume", "handle"):
+            command = [sys.executable, "-m", "tests.reliability.large.memory_process"]
+            done = subprocess.run(
+                [*command, verb, running.bootstrap, f"{TOPIC}-large", str(size)],
+                cwd=ROOT,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            if done.returncode:
+                raise BenchFailed(done.stderr[-2000:])
+            self.values[OWN][f"large-{verb}"] = int(done.stdout.split()[1]) / 1000
+        progress.log(f"[dim]{size / 1e6:,.0f} MB in one message")
+
     def _celery(self, folder: Path, quick: bool, progress: Console) -> None:
         try:
             import celery  # noqa: F401
@@ -253,16 +227,16 @@ class ServicesBench:
                     "value_bytes": VALUE_BYTES,
                     "patience_s": 120,
                 }
-                _run_flow("celery_eta", {**flow, "seconds": 2})
-                answer = _run_flow("celery_eta", flow)
+                ask("celery_eta", {**flow, "seconds": 2})
+                answer = ask("celery_eta", flow)
                 progress.log(f"[dim]1000 a second: {answer}")
-                self.answers["celery 1000"] = answer
+                self.details["celery 1000"] = answer
                 values["late-1000-p50"] = answer["late_p50_ms"]
                 values["late-1000-p99"] = answer["late_p99_ms"]
                 size = PENDING_CELERY // 10 if quick else PENDING_CELERY
                 far = {"delay_ms": FAR_MS, "patience_s": 0, "per_second": 10_000}
                 with MemoryWatch(worker.pid) as watch:
-                    _run_flow("celery_eta", {**flow, **far, "seconds": size / 10_000})
+                    ask("celery_eta", {**flow, **far, "seconds": size / 10_000})
                     # It takes them all into its own memory, at its own pace.
                     _wait_steady(watch)
                 values["memory-100k"] = watch.rss_peak_bytes / 1e6
@@ -270,34 +244,6 @@ class ServicesBench:
             finally:
                 worker.kill()
                 worker.wait()
-
-    def write_docs(self, result: dict[str, Any], command: str) -> None:
-        """Put the figures into the docs page and draw the plot beside it."""
-        PAGE.write_text(
-            report.insert(
-                PAGE.read_text(), NAME, services_report.markdown(NAME, result, COLUMNS, command)
-            )
-        )
-        services_report.plot(result, COLUMNS, PLOT)
-
-    def main(self, arguments: Sequence[str]) -> int:
-        """Run the bench; 0 when it could be measured, whatever the figures say."""
-        options = self.parse(arguments)
-        progress = Console(stderr=True, log_path=False)
-        try:
-            result = self.run(options, progress)
-        except BenchFailed as error:
-            progress.print(f"[red]error:[/] {error}", soft_wrap=True)
-            return 1
-        if options.output == "json":
-            print(json.dumps(result, indent=2))
-        else:
-            Console(width=None if sys.stdout.isatty() else 150).print(
-                services_report.table(result, COLUMNS)
-            )
-        if options.write_docs:
-            self.write_docs(result, " ".join([f"./headrace bench {NAME}", *arguments]))
-        return 0
 
 
 def _make_topic(running: Running) -> None:
@@ -314,17 +260,6 @@ def _make_topic(running: Running) -> None:
             if time.monotonic() > deadline_s:
                 raise
             time.sleep(0.2)
-
-
-def _run_flow(module: str, flow: dict[str, Any]) -> dict[str, Any]:
-    command = [sys.executable, "-m", f"benchmarks.rivals.{module}", json.dumps(flow)]
-    done = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=_WAIT_SECONDS
-    )
-    if done.returncode != 0 or not done.stdout.strip():
-        raise BenchFailed(f"{module} ended with {done.returncode}: {done.stderr[-2000:]}")
-    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return answer
 
 
 def _fill(bootstrap: str, count: int) -> None:

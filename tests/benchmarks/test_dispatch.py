@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from benchmarks.dispatch import BENCH, COLUMNS, FIGURES, PAGE, DispatchBench, _ask, _nodes
+from benchmarks.columns import PAGE, ask
+from benchmarks.dispatch import BENCH, DispatchBench, _nodes
 from benchmarks.rivals.dispatch_work import TIMES_MAX, durations_ms, greedy_s
-from rich.console import Console
 
-from benchmarks import dispatch_report, report
+from benchmarks import report
 from headrace.testing import BrokerThread
 
 MACHINE = {"date": "2026-01-02", "cpu": "2 x CPU"}
@@ -29,31 +29,28 @@ def test_the_ideal_gives_each_job_to_who_is_idle_first() -> None:
     assert even_s <= greedy_s(durations, 8) < 1.05 * even_s
 
 
-def result(**values: float) -> dict[str, object]:
+def measured(**values: float) -> DispatchBench:
     bench = DispatchBench()
     bench.values["headrace"] = values
-    return {
-        "machine": MACHINE,
-        "figures": [bench._row(figure) for figure in FIGURES],
-        "ideal_s": 40.0,
-        "left_out": {"share": "no broker"},
-    }
+    bench.left_out["share"] = "no broker"
+    return bench
 
 
 def test_rows_say_what_is_reached() -> None:
-    found = result(makespan=1.04, rate=2999.0)
-    text = dispatch_report.markdown("dispatch", found, COLUMNS, "./headrace bench dispatch")
+    bench = measured(makespan=1.04, rate=2999.0)
+    result = bench.result(MACHINE)
+    text = bench.markdown(result, "./headrace bench dispatch")
     lines = {line.split(" | ")[0]: line for line in text.splitlines()}
     assert lines["| heavy-tailed jobs, 8 workers: times the ideal"].endswith("| yes |")
     assert lines["| empty jobs"].endswith("| no |")
     assert "**Left out:** share group: no broker." in text
-    with Console(width=200).capture() as _:
-        Console(width=200).print(dispatch_report.table(found, COLUMNS))
+    assert bench.table(result).row_count == len(bench.figures)
 
 
 def test_the_page_has_a_place_for_it_and_the_plot_is_drawn(tmp_path: Path) -> None:
     assert "new figures" in report.insert(PAGE.read_text(), BENCH.name, "new figures")
-    dispatch_report.plot(result(seconds=41.0), COLUMNS, tmp_path / "plot.svg")
+    bench = measured(seconds=41.0)
+    bench.plot(bench.result(MACHINE), tmp_path / "plot.svg")
     assert "the ideal" in (tmp_path / "plot.svg").read_text()
 
 
@@ -75,7 +72,7 @@ def test_a_node_works_and_another_submits(
         "spool": str(tmp_path / "submit.spool"),
     }
     with _nodes(told, tmp_path, 1):
-        answer = _ask("dispatch_node", {**told, "mode": "all", "jobs": [5.0] * 10})
+        answer = ask("dispatch_node", {**told, "mode": "all", "jobs": [5.0] * 10})
         assert answer["seconds"] >= 0.025
-        answer = _ask("dispatch_node", {**told, "mode": "one", "jobs": [0.0] * 3})
+        answer = ask("dispatch_node", {**told, "mode": "one", "jobs": [0.0] * 3})
         assert len(answer["to_running_ms"]) == 3

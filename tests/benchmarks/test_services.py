@@ -4,30 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+from benchmarks.columns import PAGE
 from benchmarks.rivals.delay_flow import Flow, receive, send
-from benchmarks.services import BENCH, COLUMNS, FIGURES, PAGE
+from benchmarks.services import BENCH, FIGURES, ServicesBench
 from tests.client.kafkas import Kafka
 
-from benchmarks import report, services_report
+from benchmarks import report
 from headrace.reliability.delay.service import delay_service
 from headrace.reliability.ledger.service import LedgerOptions
 from headrace.testing import BrokerThread
 
-RESULT = {
-    "machine": {"date": "2026-01-02", "cpu": "2 x CPU"},
-    "left_out": {"celery": "it is not installed"},
-    "figures": [
-        {
-            "name": figure.name,
-            "title": figure.title,
-            "unit": figure.unit,
-            "values": {"headrace": 12.0, "kafka": 34.0, "celery": None},
-            "target": report.target_text(figure) or None,
-            "reached": True if figure.target else None,
-        }
-        for figure in FIGURES
-    ],
-}
+MACHINE = {"date": "2026-01-02", "cpu": "2 x CPU"}
 
 
 def test_the_figures_have_names_of_their_own_and_the_targets_of_the_issue() -> None:
@@ -39,21 +27,30 @@ def test_the_figures_have_names_of_their_own_and_the_targets_of_the_issue() -> N
         "rate-5000": 4_900,
         "memory-1m": 300,
         "rebuild-1m": 60,
+        "large-send": 100,
+        "large-consume": 100,
+        "large-handle": 100,
     }
 
 
 def test_the_page_has_a_place_for_them(tmp_path: Path) -> None:
-    text = services_report.markdown("services", RESULT, COLUMNS, "./headrace bench services")
-    page = report.insert(PAGE.read_text(), "services", text)
+    bench = ServicesBench()
+    for column, value in (("headrace", 12.0), ("kafka", 34.0)):
+        bench.values[column] = {figure.name: value for figure in FIGURES}
+    bench.left_out["celery"] = "it is not installed"
+    result = bench.result(MACHINE)
+    page = report.insert(PAGE.read_text(), "services", bench.markdown(result, "./headrace bench"))
     assert "| &nbsp;&nbsp;late, p99 | ms | 12.0 | 34.0 | - | <= 100 ms | yes |" in page
     assert "**Left out:** Celery on Redis: it is not installed." in page
-    services_report.plot(RESULT, COLUMNS, tmp_path / "plot.svg")
+    bench.plot(result, tmp_path / "plot.svg")
     assert (tmp_path / "plot.svg").stat().st_size
-    assert services_report.table(RESULT, COLUMNS).row_count == len(FIGURES)
+    assert bench.table(result).row_count == len(FIGURES)
 
 
-def test_docs_need_a_full_run() -> None:
+def test_a_rival_can_be_chosen_but_docs_need_a_full_run() -> None:
     assert BENCH.parse(["--only", "headrace"]).only == ["headrace"]
+    with pytest.raises(SystemExit):
+        BENCH.parse(["--only", "headrace", "--write-docs"])
 
 
 def test_a_flow_is_received_as_it_was_sent() -> None:
