@@ -1,14 +1,15 @@
-"""`headrace bench spark`: the source beside Spark's official connector, on the same topics."""
+"""`headrace bench spark`: source and sink beside Spark's official connector, on one broker."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -35,7 +36,7 @@ _TRIGGERS = 4
 
 @dataclass(frozen=True)
 class Way:
-    """One way to read a topic: a format and its options."""
+    """One way to read or write a topic: a format and its options."""
 
     title: str
     format: str
@@ -55,35 +56,52 @@ WAYS = {
     "headrace": Way("Headrace", "headrace"),
     "headrace-value": Way("Headrace, columns=value", "headrace", {"columns": "value"}),
 }
-OWN = "headrace-value"
+
+
+@dataclass(frozen=True)
+class Target:
+    """So many times as fast as another way is to be."""
+
+    own: str
+    other: str
+    least: float
 
 
 @dataclass(frozen=True)
 class Part:
-    """One figure: what is read and how, and what Headrace is to reach beside the connector."""
+    """One figure: what is read or written and how, and what Headrace is to reach."""
 
     name: str
     title: str
     loads: tuple[Load, ...]
     mode: str = "batch"
-    # The first run of a process, when nothing is compiled or loaded yet; else those after it.
+    # The first run of a process, on a machine where nothing is compiled yet; else those after it.
     is_cold: bool = False
-    least_by_way: Mapping[str, float] = field(default_factory=dict)
+    targets: tuple[Target, ...] = ()
+    ways: tuple[str, ...] = tuple(WAYS)
 
 
 SMALL, LARGE = Load("small", 10_000_000, 100), Load("large", 1_000_000, 1000)
 LZ4 = Load("small-lz4", 10_000_000, 100, Codec.LZ4)
 ZSTD = Load("small-zstd", 10_000_000, 100, Codec.ZSTD)
-BOTH = {"connector": 2.0, "connector-best": 1.3}
+WRITTEN = Load("written", 2_000_000, 100)
+
+
+def _targets(plain: float, best: float) -> tuple[Target, ...]:
+    """Like with like: each as it is by itself, with the same columns, and each at its best."""
+    return Target("headrace", "connector", plain), Target("headrace-value", "connector-best", best)
+
+
 PARTS = (
-    Part("batch", "batch, 100 B and 1 KB", (SMALL, LARGE), least_by_way=BOTH),
-    Part("stream", "streaming, 100 B and 1 KB", (SMALL, LARGE), "stream", least_by_way=BOTH),
+    Part("batch", "batch, 100 B and 1 KB", (SMALL, LARGE), targets=_targets(2.0, 1.3)),
+    Part("stream", "streaming, 100 B and 1 KB", (SMALL, LARGE), "stream", targets=_targets(2, 1.3)),
+    Part("cold", "first query", (SMALL, LARGE), is_cold=True, targets=_targets(1.0, 1.0)),
+    Part("lz4", "batch, 100 B, lz4", (LZ4,), targets=_targets(2.0, 1.3)[1:]),
+    Part("zstd", "batch, 100 B, zstd", (ZSTD,), targets=_targets(2.0, 1.3)[1:]),
     Part(
-        "cold", "first query of a process", (SMALL, LARGE), is_cold=True,
-        least_by_way={"connector": 1.0, "connector-best": 1.0},
+        "sink", "stream into a topic, 100 B", (WRITTEN,), "sink",
+        targets=(Target("headrace", "connector", 0.8),), ways=("connector", "headrace"),
     ),
-    Part("lz4", "batch, 100 B, lz4", (LZ4,), least_by_way={"connector-best": 1.3}),
-    Part("zstd", "batch, 100 B, zstd", (ZSTD,), least_by_way={"connector-best": 1.3}),
 )  # fmt: skip
 
 Measured = dict[str, dict[str, list[float]]]
@@ -103,8 +121,8 @@ class SparkBench:
         """The options of the bench."""
         parser = argparse.ArgumentParser(
             prog=f"headrace bench {NAME}",
-            description="Count and sum topics by Spark, local[2]: by the official Kafka connector "
-            "and by Headrace's source, in interleaved rounds.",
+            description="Count and sum topics by Spark, local[2], and write one: by the official "
+            "Kafka connector and by Headrace's source and sink, in interleaved rounds.",
         )
         parser.add_argument("-o", "--output", choices=["table", "json"], default="table")
         parser.add_argument("--quick", action="store_true", help="one round, a twentieth of it")
@@ -149,12 +167,14 @@ class SparkBench:
                     load: _scaled(load, options.quick) for part in parts for load in part.loads
                 }
                 for load in loads.values():
+                    if load.topic == WRITTEN.topic:
+                        continue
                     progress.log(f"[dim]{load.written:,} records into {load.topic}")
                     load.fill(running.bootstrap)
                 for number in range(1, options.rounds + 1):
                     progress.log(f"round {number} of {options.rounds}")
                     for part in parts:
-                        for way in ways:
+                        for way in (way for way in ways if way in part.ways):
                             scaled = [loads[load] for load in part.loads]
                             rate = self._measure(part, way, scaled, running.bootstrap, jars)
                             progress.log(f"[dim]{part.name}, {way}: {rate / 1e6:.2f} M records/s")
@@ -176,12 +196,10 @@ class SparkBench:
         self, part: Part, way: str, loads: Sequence[Load], bootstrap: str, jars: Sequence[Path]
     ) -> float:
         records = sum(load.written for load in loads)
-        options = {
-            "kafka.bootstrap.servers": bootstrap,
-            "subscribe": ",".join(load.topic for load in loads),
-            "startingOffsets": "earliest",
-            **WAYS[way].options,
-        }
+        options = {"kafka.bootstrap.servers": bootstrap, **WAYS[way].options}
+        if part.mode != "sink":
+            options["subscribe"] = ",".join(load.topic for load in loads)
+            options["startingOffsets"] = "earliest"
         if part.mode == "stream":
             options["maxOffsetsPerTrigger"] = str(records // _TRIGGERS + 1)
         is_connector = WAYS[way].format == "kafka"
@@ -194,7 +212,11 @@ class SparkBench:
             runs=1 if part.is_cold else 3,
             jars=[str(path) for path in jars] if is_connector else [],
         )
-        seconds: list[float] = _run(job)["seconds"]
+        if part.is_cold:
+            with tempfile.TemporaryDirectory() as nothing_compiled:
+                seconds = _run(job, {"NUMBA_CACHE_DIR": nothing_compiled})
+        else:
+            seconds = _run(job)
         return records / (seconds[0] if part.is_cold else min(seconds[1:]))
 
     def main(self, arguments: Sequence[str]) -> int:
@@ -222,17 +244,15 @@ class SparkBench:
 def figure(part: Part, rates: Mapping[str, Sequence[float]]) -> dict[str, Any]:
     """A part's medians, and how Headrace stands to each of its targets."""
     medians = {way: median(values) for way, values in rates.items()}
-    own = medians.get(OWN)
-    ratios = {
-        way: own / medians[way] for way in part.least_by_way if own is not None and way in medians
-    }
-    reached = [ratio >= part.least_by_way[way] for way, ratio in ratios.items()]
+    judged = [it for it in part.targets if it.own in medians and it.other in medians]
+    ratios = [medians[it.own] / medians[it.other] for it in judged]
+    reached = [ratio >= it.least for ratio, it in zip(ratios, judged, strict=True)]
     return {
         "name": part.name,
         "title": part.title,
         "records_per_second": medians,
         "ratios": ratios,
-        "targets": dict(part.least_by_way),
+        "targets": [asdict(target) for target in part.targets],
         "reached": all(reached) if reached else None,
     }
 
@@ -274,8 +294,8 @@ def _cells(row: Mapping[str, Any]) -> list[str]:
     return [
         row["title"],
         *(f"{rates[way] / 1e6:.2f}" if way in rates else "-" for way in WAYS),
-        ", ".join(f"{ratio:.2f}x" for ratio in ratios.values()) or "-",
-        ", ".join(f"{least:g}x" for least in row["targets"].values()),
+        ", ".join(f"{ratio:.2f}x" for ratio in ratios) or "-",
+        ", ".join(f"{target['least']:g}x" for target in row["targets"]),
         {True: "yes", False: "no", None: ""}[row["reached"]],
     ]
 
@@ -285,11 +305,13 @@ def _scaled(load: Load, quick: bool) -> Load:
     return Load(load.topic, load.records // share, load.value_bytes, load.codec)
 
 
-def _run(job: Job) -> dict[str, Any]:
+def _run(job: Job, environment: Mapping[str, str] | None = None) -> list[float]:
+    """The seconds of each run of a job, in a process of its own."""
     command = [sys.executable, "-m", "benchmarks.rivals.spark_job", job.to_json()]
     done = subprocess.run(
         command,
         cwd=ROOT,
+        env={**os.environ, **(environment or {})},
         capture_output=True,
         text=True,
         check=False,
@@ -297,7 +319,7 @@ def _run(job: Job) -> dict[str, Any]:
     )
     if done.returncode != 0:
         raise JobFailed(f"{job.format}, {job.mode}: {(done.stderr or done.stdout)[-2000:]}")
-    found: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+    found: list[float] = json.loads(done.stdout.strip().splitlines()[-1])["seconds"]
     return found
 
 

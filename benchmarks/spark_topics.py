@@ -53,7 +53,7 @@ class Load:
 
     def fill(self, bootstrap: str) -> None:
         """Make the topic and write its records."""
-        _create(bootstrap, self.topic)
+        create_topic(bootstrap, self.topic)
         host, _, port = bootstrap.rpartition(":")
         with Cluster([(host, int(port))], Security(), _SECONDS_MAX) as cluster:
             variants = [memoryview(self._batch(seed)) for seed in range(_VARIANTS)]
@@ -104,7 +104,8 @@ class Load:
         )
 
 
-def _create(bootstrap: str, topic: str) -> None:
+def create_topic(bootstrap: str, topic: str) -> None:
+    """Make a topic, as soon as the broker answers."""
     deadline_s = time.monotonic() + _SECONDS_MAX
     while True:
         admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})

@@ -6,15 +6,21 @@ import json
 import sys
 import tempfile
 import time
+import uuid
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
+from benchmarks.spark_topics import create_topic
+
 LOCAL = "local[2]"
+# Of the rows that are written, two to a core and micro-batch.
+_FILES = 16
 
 
 @dataclass(frozen=True)
 class Job:
-    """What is read, how, and how often."""
+    """What is read or written, how, and how often."""
 
     format: str
     mode: str
@@ -33,9 +39,13 @@ def main(job: Job) -> None:
     session = _session(job.jars)
     seconds = []
     for _ in range(job.runs):
-        begun = time.perf_counter()
-        count, size = _batch(session, job) if job.mode == "batch" else _stream(session, job)
-        seconds.append(time.perf_counter() - begun)
+        if job.mode == "sink":
+            took, (count, size) = _sink(session, job)
+        else:
+            begun = time.perf_counter()
+            count, size = _batch(session, job) if job.mode == "batch" else _stream(session, job)
+            took = time.perf_counter() - begun
+        seconds.append(took)
         if (count, size) != (job.records, job.value_bytes):
             raise SystemExit(f"read {count} records of {size} bytes: {job}")
     session.stop()
@@ -87,6 +97,43 @@ def _stream(session: Any, job: Job) -> tuple[int, int]:
         )
         query.awaitTermination()
     return sum(count for count, _ in found), sum(size for _, size in found)
+
+
+def _sink(session: Any, job: Job) -> tuple[float, tuple[int, int]]:
+    """Write a stream of rows into a new topic: how long it took, and what is in the topic then.
+
+    The rows come from files, which cost little. The connector's sink writes at least once; ours
+    exactly once, with its rows parted among tasks by key as that needs.
+    """
+    from headrace.spark import exactly_once
+
+    topic = f"written-{uuid.uuid4().hex[:8]}"
+    bootstrap = job.options["kafka.bootstrap.servers"]
+    create_topic(bootstrap, topic)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        each = job.value_bytes // job.records
+        rows = session.range(0, job.records, 1, _FILES).selectExpr(
+            "CAST(CAST(id AS STRING) AS BINARY) AS key",
+            f"CAST(lpad(CAST(id AS STRING), {each}, md5(CAST(id AS STRING))) AS BINARY) AS value",
+        )
+        rows.write.parquet(str(folder / "rows"))
+        stream = session.readStream.schema(rows.schema).option("maxFilesPerTrigger", _FILES // 4)
+        stream = stream.parquet(str(folder / "rows"))
+        options = {**job.options, "topic": topic}
+        checkpoint = str(folder / "checkpoint")
+        begun = time.perf_counter()
+        if job.format == "headrace":
+            writer = exactly_once(
+                stream, tasks=2, key="key", checkpoint=checkpoint, options=options
+            )
+        else:
+            writer = stream.writeStream.format(job.format).options(**options)
+            writer = writer.option("checkpointLocation", checkpoint)
+        writer.trigger(availableNow=True).start().awaitTermination()
+        took = time.perf_counter() - begun
+    found = session.read.format("headrace").option("subscribe", topic)
+    return took, _sums(found.option("bootstrap", bootstrap).option("columns", "value").load())
 
 
 if __name__ == "__main__":

@@ -7,9 +7,10 @@ import threading
 from dataclasses import dataclass
 
 import pytest
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 from tests.dispatch.worlds import WAIT_SECONDS, World, wait_until
 
-from headrace.dispatch import Delivery, DispatchError, JobFailed, SpoolFull
+from headrace.dispatch import Delivery, Dispatcher, DispatchError, JobFailed, SpoolFull
 
 
 @dataclass
@@ -80,6 +81,7 @@ def test_a_worker_that_raises_fails_its_job_and_no_other(redis_world: World) -> 
 
 def test_one_item_at_a_time_in_each_partition(world: World) -> None:
     lock = threading.Lock()
+    pause = threading.Event()
     running: dict[int, str] = {}
     overlaps: list[tuple[str, str]] = []
     most = 0
@@ -91,6 +93,8 @@ def test_one_item_at_a_time_in_each_partition(world: World) -> None:
                 overlaps.append((running[delivery.partition], delivery.id))
             running[delivery.partition] = delivery.id
             most = max(most, len(running))
+        # Long enough for a second one to come, if there were one.
+        pause.wait(0.005)
         with lock:
             del running[delivery.partition]
         return job
@@ -170,13 +174,91 @@ def test_what_cannot_be_a_job_or_a_worker_is_refused(redis_world: World) -> None
     node = redis_world.node(None)
     with pytest.raises(DispatchError, match="None is not a job"):
         node.submit_sync(None)
-    with pytest.raises(DispatchError, match="1 to 255 bytes"):
-        node.submit_sync(b"x", id="")
+    for id in ("", "x" * 256, "a\0b"):
+        with pytest.raises(DispatchError, match="1 to 255 bytes and no NUL"):
+            node.submit_sync(b"x", id=id)
+    with pytest.raises(DispatchError, match=r"max\.request\.size"):
+        node.submit_sync(b"x" * 1_000_000)
     with pytest.raises(DispatchError, match="must take one job, not 2"):
         node.worker(lambda _one, _two: None)
     node.worker(lambda _one: None)
     with pytest.raises(DispatchError, match="has one worker"):
         node.worker(lambda _one: None)
+
+
+def test_settings_that_would_stop_everybody_are_refused() -> None:
+    for weight in (0, -1, 17):
+        with pytest.raises(ValueError, match="from 1 to 16"):
+            Dispatcher("nowhere:1", topic="jobs", weight=weight)
+    with pytest.raises(DispatchError, match="in the same generation"):
+        Dispatcher("nowhere:1", topic="jobs", settings={"group.instance.id": "one"})
+
+
+def test_a_job_that_the_topic_does_not_take_fails_and_no_other(redis_world: World) -> None:
+    def work(job: bytes) -> int:
+        return len(job)
+
+    node = redis_world.node(work, settings={"max.request.size": 2_000_000})
+    resource = ConfigResource(
+        "topic",
+        redis_world.topic,
+        incremental_configs=[
+            ConfigEntry(
+                "max.message.bytes",
+                "100000",
+                incremental_operation=AlterConfigOpType.SET,
+            )
+        ],
+    )
+    admin = AdminClient({"bootstrap.servers": redis_world.bootstrap, "log_level": 0})
+    admin.incremental_alter_configs([resource])[resource].result(WAIT_SECONDS)
+    handles = node.submit_all_sync([b"x", b"x" * 200_000, b"xx"])
+    with pytest.raises(JobFailed, match=r"too large|larger than"):
+        handles[1].result(WAIT_SECONDS)
+    assert [handles[0].result(WAIT_SECONDS), handles[2].result(WAIT_SECONDS)] == [1, 2]
+    wait_until(lambda: redis_world.idle() == 4, "all tokens come back")
+
+
+def test_an_answer_that_the_done_topic_does_not_take_fails_its_job(redis_world: World) -> None:
+    def work(size: int) -> bytes:
+        return b"x" * size
+
+    node = redis_world.node(work)
+    handles = node.submit_all_sync([1, 1_100_000, 2])
+    with pytest.raises(JobFailed, match="AnswerTooLarge"):
+        handles[1].result(WAIT_SECONDS)
+    assert [handles[0].result(WAIT_SECONDS), handles[2].result(WAIT_SECONDS)] == [b"x", b"xx"]
+    wait_until(lambda: redis_world.idle() == 4, "all tokens come back")
+
+
+def test_a_node_reads_outcomes_only_when_it_has_jobs_of_its_own(redis_world: World) -> None:
+    def work(job: int) -> int:
+        return job
+
+    worker = redis_world.node(work)
+    submitter = redis_world.node(None)
+    for number in range(3):
+        assert submitter.submit_sync(number).result(WAIT_SECONDS) == number
+    node = worker.node
+    assert node is not None
+    assert node.reader._thread.ident is None
+    at_start = dict(node.reader.position)
+    # Its first one: read from here on, not from the node's start.
+    assert worker.submit_sync(4).result(WAIT_SECONDS) == 4
+    assert node.reader._thread.ident is not None
+    assert node.reader.position[0] >= at_start[0] + 3
+
+
+def test_jobs_that_wait_without_any_token_are_explained_once(
+    redis_world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("headrace.dispatch.inspector.OVERDUE_LOOK_SECONDS", 0.05)
+    node = redis_world.node(None)
+    node.submit_sync(b"nobody is there")
+    wait_until(lambda: "no worker has put a token" in caplog.text)
+    calls = node.metrics()["store_calls"]
+    wait_until(lambda: node.metrics()["store_calls"] >= calls + 2)
+    assert caplog.text.count("no worker has put a token") == 1
 
 
 def test_who_waits_when_the_node_stops_is_told(redis_world: World) -> None:

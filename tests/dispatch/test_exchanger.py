@@ -19,6 +19,7 @@ class FakeStore:
 
     def __init__(self) -> None:
         self.is_away = False
+        self.bug: Exception | None = None
         self.calls: list[tuple[list[Change], int | None]] = []
         self.grants: list[Token] = []
         self.offers: list[Token] = []
@@ -35,6 +36,8 @@ class FakeStore:
         look: Sequence[int] = (),
     ) -> Answer:
         assert self.may_answer.wait(60)
+        if self.bug is not None:
+            raise self.bug
         if self.is_away:
             raise TokensUnavailable("away", "wait")
         self.calls.append((list(changes), want))
@@ -148,6 +151,29 @@ def test_it_asks_again_now_and_then_since_a_store_may_forget(rig: Rig) -> None:
     rig.wanted = 1
     rig.exchanger.ask()
     wait_until(lambda: [want for _, want in rig.store.calls].count(1) >= 3)
+
+
+def test_what_comes_up_soon_after_a_call_shares_the_next(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig.exchanger.add([put(0, 1)])
+    wait_until(lambda: rig.store.calls)
+    monkeypatch.setattr("headrace.dispatch.exchanger.GAP_SECONDS", 3_600)
+    rig.exchanger.add([put(1, 1)])
+    wait_until(lambda: len(rig.store.calls) == 2)
+    for number in range(2, 9):
+        rig.exchanger.add([put(number, 1)])
+    # Who stops does not wait for it.
+    rig.exchanger.stop(60)
+    assert (len(rig.store.calls), len(rig.carried())) == (3, 9)
+
+
+def test_an_error_that_nobody_knows_ends_no_thread(rig: Rig) -> None:
+    rig.store.bug = ZeroDivisionError("a bug")
+    rig.exchanger.add([put(0, 1)])
+    wait_until(lambda: rig.exchanger.failures)
+    rig.store.bug = None
+    wait_until(lambda: rig.carried() == [put(0, 1)])
 
 
 def test_at_its_end_it_stops_asking_and_carries_what_is_left(rig: Rig) -> None:

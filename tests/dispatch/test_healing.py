@@ -96,6 +96,12 @@ def test_a_long_job_keeps_its_lease_and_its_partition(redis_world: World) -> Non
     for _ in range(80):
         assert node.submit_sync("short").result(WAIT_SECONDS) == "short"
         clock.wait(0.1)
+
+    def leases() -> list[bool]:
+        return [it.is_leased for it in redis_world.status().tokens.values() if it.state == "out"]
+
+    # Four leases later, it is there by renewals alone.
+    wait_until(lambda: leases() == [True])
     release.set()
     assert long.result(WAIT_SECONDS) == "long"
     assert (runs["long"], runs["short"]) == (1, 80)

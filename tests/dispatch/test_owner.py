@@ -22,6 +22,7 @@ from headrace.dispatch.fences import Fence
 from headrace.dispatch.limits import Limits
 from headrace.dispatch.owner import Owner
 from headrace.dispatch.states import TRANSITIONS, Event, IllegalTransition, State, moved
+from headrace.dispatch.table import TokenTable
 from headrace.dispatch.tokens import Answer, Put, Renew, Revoke, Seen
 
 LIMITS = Limits(lease_ms=1_000, heal_interval_ms=100, heal_misses=2, tick_ms=50, inherited_max=2)
@@ -69,6 +70,29 @@ def test_a_repeated_token_is_refused_at_once_even_behind_a_running_item(owner: O
     assert owner.finished(P, 10) == [Store(Put(P, Fence(1, 12)))]
     assert owner.written(P, 10) == [Commit(P, 12)]
     assert owner.counts["refused"] == 1
+
+
+def test_the_copy_of_a_record_is_dropped_while_its_item_runs_and_after(owner: Owner) -> None:
+    fence = idle_at(owner, 10)
+    owner.record(P, 10, fence, "a")
+    assert owner.record(P, 11, fence, "a") == []
+    # Another item with the same token is none.
+    assert owner.record(P, 12, fence, "b") == [Refuse(P, 12, "b")]
+    assert owner.finished(P, 10) == [Store(Put(P, Fence(1, 13)))]
+    assert owner.record(P, 13, fence, "a") == []
+    owner.written(P, 12)
+    assert owner.written(P, 10) == [Commit(P, 14)]
+    assert (owner.counts["copies"], owner.counts["refused"]) == (2, 1)
+
+
+def test_a_copy_behind_an_item_that_came_back_running_is_dropped(owner: Owner) -> None:
+    fence = idle_at(owner, 10)
+    owner.record(P, 10, fence, "a")
+    owner.revoked(P)
+    owner.assigned(P, 2, 10, 12)
+    assert owner.record(P, 10, fence, "a") == [Commit(P, 10)]
+    assert owner.record(P, 11, fence, "a") == []
+    assert kinds(owner.finished(P, 10)) == ["Store", "Store"]
 
 
 @pytest.mark.parametrize("fence", [None, Fence(0, 99), Fence(1, 9)])
@@ -269,6 +293,29 @@ def test_a_newer_fence_in_the_store_is_overruled_when_the_group_confirms_it(owne
     assert seen(owner, newer) == []
     assert seen(owner, newer) == [Claim(P, 10)]
     assert owner.claimed(P) == [Store(Put(P, fence, is_forced=True))]
+
+
+def test_a_deleted_groups_lease_on_an_inherited_item_is_overruled(owner: Owner) -> None:
+    """The store is a real table, which refuses what is older than what it knows."""
+    table = TokenTable("born", 0, LIMITS)
+    old = Fence(57, 10)
+    table.exchange("old", [Put(P, old)], 0)
+    table.exchange("submitter", [], 0, want=1)
+
+    def exchange(effects: list[Effect], now_ms: int) -> list[Effect]:
+        changes = [effect.change for effect in effects if isinstance(effect, Store)]
+        looks = [effect.partition for effect in effects if isinstance(effect, Look)]
+        return owner.answered(table.exchange("me", changes, now_ms, look=looks))
+
+    effects = owner.assigned(P, 1, 10, 11)
+    effects += owner.record(P, 10, old, "a")
+    assert exchange(effects, 500) == []
+    for now_ms in (2_000, 2_050):
+        effects = exchange(owner.tick(now_ms), now_ms)
+    assert effects == [Claim(P, 10)]
+    effects = exchange(owner.claimed(P), 2_100)
+    assert effects == [Store(Renew(P, Fence(1, 10), is_forced=True)), Look(P)]
+    assert exchange(effects, 2_150) == [Check(P, 10, "a", 1)]
 
 
 def test_the_fence_grows_whatever_happens(owner: Owner) -> None:

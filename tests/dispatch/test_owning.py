@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tests.dispatch.worlds import QUICK
 
+from headrace.client.errors import RecordTooLarge
 from headrace.dispatch import effects as fx
 from headrace.dispatch.consuming import Given
 from headrace.dispatch.crew import Task, done
@@ -21,7 +22,7 @@ class Record:
     """A record as the client library gives it."""
 
     def __init__(self, offset: int, value: bytes | None, fence: str = "", id: str = "") -> None:
-        self._offset, self._value, self._work = offset, value, Work(id, fence, "far")
+        self._offset, self._value, self._work = offset, value, Work(id, fence, 77)
 
     def partition(self) -> int:
         return 0
@@ -49,6 +50,9 @@ class Around:
         self.checks: list[fx.Check] = []
         self.sent: list[tuple[str, bytes | None, dict[str, Any]]] = []
         self.is_broken = False
+        # Called by every send before it returns, as the library may.
+        self.on_send: Callable[[], None] = lambda: None
+        self.bytes_max = 1_000
         self.busy = 0
         self.owning = Owning("me", "jobs", "jobs.done", QUICK, self)  # type: ignore[arg-type]
         self.owning.connect(self, self, self)  # type: ignore[arg-type]
@@ -66,17 +70,20 @@ class Around:
     def send(self, topic: str, value: bytes | None, **options: Any) -> None:
         if self.is_broken:
             raise BufferError("full")
+        if len(value or b"") > self.bytes_max:
+            raise RecordTooLarge("the record is too large")
         self.sent.append((topic, value, options))
+        self.on_send()
 
     def states(self) -> list[bytes]:
         return [dict(options["headers"])["headrace-outcome"] for _, _, options in self.sent]
 
     def acknowledge(self) -> None:
         """The brokers have all that was sent so far."""
-        for _, _, options in self.sent:
+        sent, self.sent = self.sent, []
+        for _, _, options in sent:
             callback: Callable[..., None] = options.pop("on_delivery")
             callback(object(), None)
-        self.sent.clear()
 
 
 @pytest.fixture
@@ -88,8 +95,8 @@ def around() -> Around:
     return made
 
 
-def end(around: Around) -> None:
-    around.owning.ended(around.tasks[-1], done(around.tasks[-1], "me", None))
+def end(around: Around, answer: object = None) -> None:
+    around.owning.ended(around.tasks[-1], done(around.tasks[-1], "me", answer))
 
 
 def test_an_item_runs_is_answered_and_committed_in_this_order(around: Around) -> None:
@@ -134,6 +141,46 @@ def test_an_outcome_that_cannot_be_written_is_tried_again(around: Around) -> Non
     assert around.states() == [b"done"]
     around.acknowledge()
     assert around.owning.take_commits() == {0: 11}
+
+
+def test_an_outcome_that_is_acknowledged_at_once_leaves_nothing_behind(around: Around) -> None:
+    around.on_send = around.acknowledge
+    around.owning.records([Record(10, b"job", "5.10", "a")])
+    end(around)
+    assert around.owning.take_commits() == {0: 11}
+    # The commit was lost in a rebalance: the record is read again, and does not wait for ever.
+    around.owning.revoked([0])
+    around.owning.assigned([Given(0, 6, 10, 11)])
+    around.owning.records([Record(10, b"job", "5.10", "a")])
+    around.owning.answered([], Answer(seen={0: None}, age_ms=60_000))
+    around.owning.answered([], Answer(seen={0: Seen(Fence(6, 10), "out", "me", 1_000)}))
+    around.owning.checked(around.checks[-1], True)
+    assert around.owning.take_commits() == {0: 11}
+
+
+@pytest.mark.parametrize("is_left", [False, True])
+def test_an_answer_that_is_too_large_fails_its_job(around: Around, is_left: bool) -> None:
+    around.owning.records([Record(10, b"job", "5.10", "a")])
+    if is_left:
+        around.owning.revoked([0])
+    end(around, b"x" * 1_001)
+    around.owning.tick()
+    assert around.states() == [b"failed"]
+    assert b"too large" in dict(around.sent[0][2]["headers"])["headrace-error"]
+    around.acknowledge()
+    if is_left:
+        assert around.changes[-1] == Revoke(0, Fence(5, 10))
+    else:
+        assert around.owning.take_commits() == {0: 11}
+
+
+def test_the_copy_of_a_record_is_dropped_and_not_refused(around: Around) -> None:
+    around.owning.records([Record(10, b"job", "5.10", "a"), Record(11, b"job", "5.10", "a")])
+    assert (len(around.tasks), around.sent) == (1, [])
+    end(around)
+    around.owning.records([Record(12, b"job", "5.10", "a")])
+    around.acknowledge()
+    assert (len(around.tasks), around.owning.take_commits()) == (1, {0: 13})
 
 
 def test_an_item_of_a_lost_partition_ends_only_when_its_outcome_is_there(around: Around) -> None:

@@ -57,8 +57,14 @@ def test_a_failed_sending_returns_the_token_only_if_surely_nothing_arrived() -> 
     sender.submitted(["a"])
     sender.granted([token(0)])
     assert sender.failed("a", token(0), surely=False) == []
+    # It waits again only after a pause.
+    assert sender.want == 0
+    sender.again("a", token(0))
     sender.granted([token(1)])
     assert sender.failed("a", token(1), surely=True) == [Store(Return(1, Fence(1, 0)))]
+    sender.again("a", token(0))
+    assert sender.want == 0
+    sender.again("a", token(1))
     assert sender.want == 1
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -155,11 +156,12 @@ def test_a_second_process_is_refused_with_a_hint(tmp_path: Path) -> None:
 
 
 def test_a_file_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
-    path = tmp_path / "notes.txt"
-    path.write_text("these are my notes, and no spool at all")
-    with pytest.raises(SpoolBroken, match="is not a spool"):
-        opened(path)
-    assert path.read_text().startswith("these are my notes")
+    for text in ("these are my notes, and no spool at all", "short"):
+        path = tmp_path / f"{len(text)}.txt"
+        path.write_text(text)
+        with pytest.raises(SpoolBroken, match="is not a spool"):
+            opened(path)
+        assert path.read_text() == text
 
 
 def test_what_could_not_be_kept_does_not_come_back(
@@ -181,6 +183,82 @@ def test_what_could_not_be_kept_does_not_come_back(
     assert list(reopened(path).items) == ["a", "c"]
 
 
+@pytest.mark.parametrize("broken", ["write", "fsync", "replace"])
+def test_a_rewrite_that_fails_costs_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
+    path = tmp_path / "jobs.spool"
+    spool, _ = opened(path, sync="never", compact_bytes_min=2_000)
+    spool.write([Put("old", b"kept", 0)])
+    real: Callable[..., Any] = getattr(os, broken)
+    beside = path.with_name("jobs.spool.new")
+    failures = 0
+
+    def fail(*args: Any) -> Any:
+        nonlocal failures
+        if not beside.exists() or (broken == "write" and args[1][:8] != MAGIC):
+            return real(*args)
+        failures += 1
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, broken, fail)
+        for number in range(100):
+            # None of them is told that it was not kept.
+            spool.write([Put(str(number), b"x" * 100, number)])
+            spool.write([Done(str(number))])
+    # Not with every write, either.
+    assert 0 < failures < 10
+    spool.write([Put("last", b"new", 1)])
+    for number in range(1_000):
+        spool.write([Put(str(number), b"x" * 100, number), Done(str(number))])
+    assert spool.compactions > 0
+    spool.close()
+    assert list(reopened(path).items) == ["old", "last"]
+
+
+def test_after_a_rewrite_nothing_goes_to_the_old_file_whatever_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "jobs.spool"
+    spool, _ = opened(path, compact_bytes_min=1_000)
+    with monkeypatch.context() as patch:
+        real = os.open
+
+        def fail(name: Any, *args: Any) -> int:
+            if name == path.parent:
+                raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+            return real(name, *args)
+
+        patch.setattr(os, "open", fail)
+        spool.write([Put("big", b"x" * 2_000, 1), Done("big")])
+        # The file's new name is not durable, so nothing is.
+        with pytest.raises(SpoolBroken, match="Too many open files"):
+            spool.write([Put("a", b"refused", 2)])
+    spool.write([Put("b", b"kept", 3)])
+    spool.close()
+    assert list(reopened(path).items) == ["b"]
+
+
+def test_a_write_that_cannot_be_undone_at_once_is_undone_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "jobs.spool"
+    spool, _ = opened(path)
+    with monkeypatch.context() as patch:
+
+        def fail(*_args: Any) -> None:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+        patch.setattr(os, "fdatasync", fail)
+        patch.setattr(os, "ftruncate", fail)
+        with pytest.raises(SpoolBroken, match="Input/output"):
+            spool.write([Put("a", b"refused", 1)])
+    spool.write([Put("b", b"kept", 2)])
+    spool.close()
+    assert list(reopened(path).items) == ["b"]
+
+
 @pytest.mark.parametrize(("sync", "synced"), [("always", 2), ("interval", 1), ("never", 0)])
 def test_the_policy_says_when_a_put_is_synced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sync: str, synced: int
@@ -192,9 +270,13 @@ def test_the_policy_says_when_a_put_is_synced(
     spool.write([Put("a", b"1", 1)])
     spool.write([Put("b", b"2", 2)])
     spool.write([Sent("a", 0, 0)])
-    spool.beat(0)
-    spool.beat(0)
-    assert len(calls) == synced
+    spool.beat(1_000)
+    spool.write([Put("c", b"3", 3)])
+    # A beat comes with every batch, but `interval` is half a second.
+    spool.beat(1_001)
+    assert len(calls) == synced + (sync == "always")
+    spool.beat(1_500)
+    assert len(calls) == synced + (sync != "never")
     spool.close()
 
 

@@ -114,6 +114,18 @@ def test_a_node_taken_for_dead_learns_what_is_left_to_it(
     assert stopped.beat(time_.ms + ADOPT_AFTER_MS // 2).kept is None
 
 
+def test_changes_of_one_batch_are_made_in_their_order(open_spool: OpenSpool) -> None:
+    spool, _ = open_spool("one")
+    spool.write([Put("again", b"first", 1), Put("gone", b"x", 1), Put("sent", b"y", 1)])
+    spool.write([Done("again"), Put("again", b"second", 2), Put("brief", b"z", 2), Done("brief")])
+    spool.write([Done("gone"), Sent("sent", 1, 1), Back("sent"), Sent("sent", 2, 2)])
+    _, entries = open_spool("one")
+    assert {id: (entry.value, entry.sent) for id, entry in entries.items.items()} == {
+        "sent": (b"y", (2, 2)),
+        "again": (b"second", None),
+    }
+
+
 def test_topics_do_not_mix(open_spool: OpenSpool, time_: Time) -> None:
     jobs, _ = open_spool("one")
     jobs.write([Put("a", b"1", 1)])

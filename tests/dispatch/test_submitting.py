@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError
 
-from headrace.client.sent import RecordMetadata
+from headrace.client.errors import DeliveryFailed, RecordTooLarge
+from headrace.client.sent import OnDelivery, RecordMetadata
 from headrace.dispatch.fences import Fence, Token
 from headrace.dispatch.outcomes import Outcome, State
 from headrace.dispatch.room import Room
 from headrace.dispatch.spool.changes import Back, Change, Done, Entries, Put, Read, Sent
-from headrace.dispatch.submitting import Submitting
+from headrace.dispatch.submitting import AGAIN_SECONDS_MAX, AGAIN_SECONDS_MIN, Submitting
 from headrace.dispatch.tokens import Change as TokenChange
-from headrace.dispatch.tokens import Return
+from headrace.dispatch.tokens import Return, Revoke
 
 TOKEN = Token(3, Fence(1, 7))
 LATER = Token(4, Fence(1, 0))
@@ -28,7 +30,9 @@ class Around:
         self.returned: list[TokenChange] = []
         self.finished: list[str] = []
         self.sent: list[dict[str, Any]] = []
-        self.is_broken = False
+        self.error: Exception | None = None
+        self.written: list[tuple[Outcome, OnDelivery]] = []
+        self.pauses: list[tuple[float, Callable[[], None]]] = []
         self.room = Room(100, 1000, "wait")
         self.submitting = Submitting(
             "me",
@@ -37,6 +41,8 @@ class Around:
             self.room,
             on_finished=lambda outcome: self.finished.append(outcome.id),
             now_ms=lambda: 1_000,
+            write=lambda outcome, written: self.written.append((outcome, written)),
+            later=lambda delay_s, deed: self.pauses.append((delay_s, deed)),
         )
         self.submitting.connect(self, self)  # type: ignore[arg-type]
 
@@ -49,13 +55,19 @@ class Around:
     def ask(self) -> None: ...
 
     def send(self, topic: str, value: bytes, **options: Any) -> None:
-        if self.is_broken:
-            raise BufferError("full")
+        if self.error is not None:
+            raise self.error
         self.sent.append({"value": value, **options})
 
     def put(self, *ids: str) -> None:
         self.room.enter(len(ids), len(ids), lambda _error: None)
         self.submitting.kept([Put(id, b"x", 1) for id in ids])
+
+    def wait(self) -> float:
+        """The first pause passes; how long it was."""
+        delay_s, deed = self.pauses.pop(0)
+        deed()
+        return delay_s
 
     def deliver(self, offset: int) -> None:
         """The last item that was sent is written."""
@@ -108,21 +120,76 @@ def test_a_refused_item_is_sent_again_before_all_others(around: Around) -> None:
 
 def test_a_token_that_nothing_was_sent_with_goes_back(around: Around) -> None:
     around.put("a")
-    around.is_broken = True
+    around.error = BufferError("full")
     around.submitting.granted([TOKEN])
-    assert around.returned == [Return(*TOKEN)]
-    around.is_broken = False
+    assert (around.returned, around.submitting.want()) == ([Return(*TOKEN)], 0)
+    around.error = None
+    around.wait()
     around.submitting.granted([LATER])
     assert len(around.sent) == 1
     around.submitting.granted([TOKEN])
     assert around.returned == [Return(*TOKEN)] * 2
 
 
+def test_the_pause_before_another_try_grows_to_a_limit(around: Around) -> None:
+    around.put("a")
+    around.error = BufferError("full")
+    pauses_s = []
+    for _ in range(20):
+        around.submitting.granted([TOKEN])
+        pauses_s.append(around.wait())
+    assert pauses_s == sorted(pauses_s)
+    assert (pauses_s[0], pauses_s[-1]) == (AGAIN_SECONDS_MIN, AGAIN_SECONDS_MAX)
+
+
+def test_a_job_that_the_brokers_never_take_has_failed(around: Around) -> None:
+    around.put("large", "small")
+    around.error = RecordTooLarge("it is too large")
+    around.submitting.granted([TOKEN])
+    # The token is for the next one, and this one is not tried again.
+    assert (around.returned, around.submitting.want()) == ([Return(*TOKEN)], 1)
+    ((outcome, written),) = around.written
+    assert (outcome.id, outcome.state, outcome.error[0]) == ("large", "failed", "RecordTooLarge")
+    # Not even that could be written: it is tried again from the beginning.
+    written(None, None)
+    around.wait()
+    assert around.submitting.want() == 2
+    around.submitting.outcomes([outcome], {})
+    assert around.finished == ["large"]
+
+
+def test_the_brokers_may_find_a_job_too_large_later(around: Around) -> None:
+    around.put("large")
+    around.submitting.granted([TOKEN])
+    around.sent[0]["on_delivery"](None, RecordTooLarge("it is too large"))
+    assert around.returned == [Return(*TOKEN)]
+    assert around.written[0][0].state == "failed"
+
+
+def test_the_token_of_a_partition_that_is_not_there_goes_away(around: Around) -> None:
+    around.put("a")
+    around.error = DeliveryFailed("nowhere", error=KafkaError(KafkaError._UNKNOWN_PARTITION))
+    around.submitting.granted([TOKEN])
+    assert around.returned == [Revoke(*TOKEN)]
+    around.wait()
+    assert around.submitting.want() == 1
+
+
+def test_the_outcome_of_an_earlier_job_of_the_same_id_is_old_news(around: Around) -> None:
+    around.put("a")
+    for submitted_ms, finished in ((7, []), (1, ["a"])):
+        told = Outcome("a", "done", 3, 7, TOKEN.fence.text(), submitted_ms=submitted_ms)
+        around.submitting.outcomes([told], {0: 1})
+        assert around.finished == finished
+
+
 def test_an_item_that_may_have_arrived_is_sent_again_with_another_token(around: Around) -> None:
     around.put("a")
     around.submitting.granted([TOKEN])
     around.sent[0]["on_delivery"](None, Exception("timed out"))
-    assert (around.returned, around.submitting.want()) == ([], 1)
+    assert around.returned == []
+    around.wait()
+    assert around.submitting.want() == 1
 
 
 def recovered(**sent: tuple[int, int] | None) -> Entries:

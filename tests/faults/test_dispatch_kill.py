@@ -17,6 +17,8 @@ KILL_SECONDS = 2.0
 LONG_NODES, LONG_PARTITIONS, LONG_ITEMS, LONG_WORK_MS = 4, 16, 20_000, 50
 # The same in short.
 NODES, PARTITIONS, ITEMS, WORK_MS = 3, 6, 1_200, 50
+# Ten seconds of work, so that the last kill comes before its end.
+SHORT_KILL_SECONDS = 1.0
 
 
 @pytest.fixture
@@ -38,10 +40,12 @@ def apache(tmp_path: Path) -> Iterator[ApacheKafka]:
         yield kafka
 
 
-def endure(world: DispatchWorld, steps: list[Callable[[], object]]) -> None:
+def endure(
+    world: DispatchWorld, steps: list[Callable[[], object]], pause_s: float = KILL_SECONDS
+) -> None:
     """Let it happen, let all items end, and look at the whole history."""
     world.start()
-    every(KILL_SECONDS, steps, world)
+    every(pause_s, steps, world)
     assert world.finish(), world.complaint()
     assert world.has_all_tokens(), world.complaint()
     assert world.stop() == [0] * len(world.nodes), world.complaint()
@@ -78,6 +82,7 @@ def short(folder: Path, bootstrap: str, server: RedisServer) -> None:
                 lambda: world.storm(1),
                 world.kill_one,
             ],
+            SHORT_KILL_SECONDS,
         )
         assert world.kills == 3
 

@@ -7,18 +7,17 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from confluent_kafka import (
-    ConsumerGroupTopicPartitions,
-    KafkaError,
-    KafkaException,
-    TopicCollection,
-    TopicPartition,
-)
+from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
+from headrace.client.addresses import parse_servers
+from headrace.client.cluster import Cluster as Brokers
+from headrace.client.groups import read_committed
+from headrace.client.security import Security
 from headrace.client.settings import translate
 from headrace.client.starts import Offsets
 from headrace.dispatch.errors import DispatchError
+from headrace.protocol.errors import KafkaError as RefusedError
 
 REQUEST_SECONDS = 10.0
 # A topic that was made a moment ago may not be led yet.
@@ -90,18 +89,14 @@ class Cluster:
 
     def committed(self, group: str, topic: str, partitions: Iterable[int]) -> dict[int, int]:
         """What a group has committed; partitions without a commit are left out."""
-        asked = [TopicPartition(topic, number) for number in partitions]
-        if not asked:
-            return {}
-        request = ConsumerGroupTopicPartitions(group, asked)
-
-        def ask() -> list[Any]:
-            (answer,) = self._admin.list_consumer_group_offsets([request]).values()
-            found: list[Any] = answer.result(REQUEST_SECONDS).topic_partitions
-            return found
-
-        found = self._insist(ask)
-        return {it.partition: it.offset for it in found if it.error is None and it.offset >= 0}
+        try:
+            security = Security({name: str(value) for name, value in self._config.items()})
+            servers = parse_servers(self._bootstrap)
+            with Brokers(servers, security, REQUEST_SECONDS) as brokers:
+                found = read_committed(brokers, group)
+        except (RefusedError, ValueError) as refusal:
+            raise DispatchError(f"the commits of group {group} cannot be read: {refusal}") from None
+        return {number: found[topic, number] for number in partitions if (topic, number) in found}
 
     def _offsets(self, topic: str, partitions: Iterable[int], spec: OffsetSpec) -> dict[int, int]:
         asked = {TopicPartition(topic, number): spec for number in partitions}

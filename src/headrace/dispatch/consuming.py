@@ -26,6 +26,8 @@ FLUSH_SECONDS = 1.0
 SETTINGS = {
     "auto.offset.reset": "earliest",
     "partition.assignment.strategy": "cooperative-sticky",
+    # Until a dead node is missed, its idle tokens go on attracting jobs.
+    "session.timeout.ms": 10_000,
     "queued.min.messages": 100,
     "fetch.error.backoff.ms": 50,
 }
@@ -86,8 +88,11 @@ class WorkConsumer:
         self.ready = threading.Event()
         self.owned: set[int] = set()
         self._settings = {**SETTINGS, **settings, "enable.auto.commit": False}
-        if settings.get("group.protocol") == "consumer":
+        if str(settings.get("group.protocol")).lower() == "consumer":
             del self._settings["partition.assignment.strategy"]
+            if "session.timeout.ms" not in settings:
+                # The brokers say it.
+                del self._settings["session.timeout.ms"]
         self._topic = topic
         self._group = group
         self._cluster = cluster
@@ -132,8 +137,8 @@ class WorkConsumer:
                 records = consumer.poll_batch(POLL_RECORDS, POLL_SECONDS)
                 if records:
                     self._node.records(records)
-                orders = self._node.take_orders()
-                if orders is not None:
+                # A claim that is accepted orders a seek, without which nothing may be read.
+                while (orders := self._node.take_orders()) is not None:
                     self._obey(consumer, orders)
                 now_s = time.monotonic()
                 if now_s >= commit_at_s:
@@ -153,6 +158,9 @@ class WorkConsumer:
             self.ready.set()
             return
         epoch = generation(consumer.group_metadata())
+        if epoch < 0:
+            # The library forgets it when the group has gone on without this member.
+            raise OSError(f"the group {self._group} has let this member go")
         ends = self._cluster.ends(self._topic, [it.partition for it in partitions])
         starts = {it.partition: it.offset for it in partitions}
         if any(offset < 0 for offset in starts.values()):

@@ -29,6 +29,7 @@ class Task(NamedTuple):
     id: str
     fence: Fence
     value: bytes
+    submitted_ms: int = 0
 
     @property
     def delivery(self) -> Delivery:
@@ -97,14 +98,17 @@ class Threads:
                         self._threads -= 1
                         return
                 continue
+            # Whatever it raises, sys.exit() too, is the end of this job and not of the thread.
             try:
                 answer = self._worker.call(task.value, task.delivery)
                 outcome = done(task, self._node, answer)
-            except Exception as error:
+            except BaseException as error:
                 outcome = failed(task, self._node, error)
-            with self._lock:
-                self.busy -= 1
-            self._ended(task, outcome)
+            try:
+                self._ended(task, outcome)
+            finally:
+                with self._lock:
+                    self.busy -= 1
 
 
 class Tasks:
@@ -120,6 +124,7 @@ class Tasks:
         self._running: set[asyncio.Task[None]] = set()
         self._lock = threading.Lock()
         self._is_called = False
+        self._is_stopped = False
 
     def run(self, task: Task) -> None:
         """Have the task begun on the loop."""
@@ -132,7 +137,9 @@ class Tasks:
 
     def stop(self, timeout_s: float) -> bool:
         """Wait for what runs; the rest is cancelled with the loop, and runs again elsewhere."""
-        return _wait_idle(self, timeout_s)
+        is_idle = _wait_idle(self, timeout_s)
+        self._is_stopped = True
+        return is_idle
 
     def _begin(self) -> None:
         with self._lock:
@@ -147,24 +154,35 @@ class Tasks:
         try:
             answer = await self._worker.call(task.value, task.delivery)
             outcome = done(task, self._node, answer)
-        except Exception as error:
+        except BaseException as error:
+            # A cancelled task of the worker's own is its failure, as is sys.exit(), which would
+            # end the loop and with it all other jobs.
+            if self._is_stopped and isinstance(error, asyncio.CancelledError):
+                raise
             outcome = failed(task, self._node, error)
-        with self._lock:
-            self.busy -= 1
-        self._ended(task, outcome)
+        try:
+            self._ended(task, outcome)
+        finally:
+            with self._lock:
+                self.busy -= 1
 
 
 def done(task: Task, node: str, answer: Any) -> Outcome:
     """The outcome of a task that ended well."""
     payload, kind = encode_answer(answer)
     place = (task.partition, task.offset, task.fence.text(), node)
-    return Outcome(task.id, "done", *place, payload, kind)
+    return Outcome(task.id, "done", *place, payload, kind, submitted_ms=task.submitted_ms)
 
 
-def failed(task: Task, node: str, error: Exception) -> Outcome:
+def failed(task: Task, node: str, error: BaseException) -> Outcome:
     """The outcome of a task whose worker raised."""
     place = (task.partition, task.offset, task.fence.text(), node)
-    return Outcome(task.id, "failed", *place, error=(type(error).__name__, str(error)))
+    try:
+        text = str(error)
+    except Exception:
+        text = "an error that cannot be shown"
+    kind = type(error).__name__
+    return Outcome(task.id, "failed", *place, error=(kind, text), submitted_ms=task.submitted_ms)
 
 
 def _wait_idle(crew: Crew, timeout_s: float) -> bool:

@@ -8,6 +8,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -20,7 +21,8 @@ from headrace.dispatch.limits import Limits
 from headrace.dispatch.node import Node, Plan
 from headrace.dispatch.outcomes import Outcome
 from headrace.dispatch.room import Room, closed
-from headrace.dispatch.sharing import Policy
+from headrace.dispatch.settings import check_settings, job_bytes_max
+from headrace.dispatch.sharing import WEIGHT_MAX, Policy
 from headrace.dispatch.spool.changes import Put
 from headrace.dispatch.spool.frames import ID_BYTES_MAX
 from headrace.dispatch.spool.port import Spool, check_policy
@@ -73,12 +75,15 @@ class Dispatcher:
         self.tokens = tokens
         self.spool = str(spool) if spool is not None else f"{topic}.spool"
         self.policy = policy
+        if not 1 <= weight <= WEIGHT_MAX:
+            raise ValueError(f"weight must be from 1 to {WEIGHT_MAX}, not {weight}")
         self.weight = weight
         self.group = group or f"headrace.dispatch.{topic}"
         self.node_name = node
         self.partitions = partitions
         self.limits = limits or Limits()
-        self.settings = dict(settings or {})
+        self.settings = check_settings(settings or {})
+        self._job_bytes_max = job_bytes_max(self.settings)
         self._sync = check_policy(sync)
         self._drain_s = duration_ms(drain) / 1000
         self._adopt_after_ms = duration_ms(adopt_after)
@@ -88,6 +93,7 @@ class Dispatcher:
         self._starting = threading.Lock()
         self._handles: WeakValueDictionary[str, Handle] = WeakValueDictionary()
         self._submitted = 0
+        self._submitted_ms = 0
         self._is_stopped = False
         self._is_asked_to_stop = False
 
@@ -265,15 +271,19 @@ class Dispatcher:
             limits=self.limits,
             weight=self.weight,
             partitions=self.partitions,
+            tokens=self.tokens,
         )
         self._room.open()
         worker = self._worker if work else None
+        node: Node | None = None
         try:
             node = Node(plan, store, spool, self._room, worker, self._finished)
             node.start()
         except BaseException:
-            spool.close()
-            store.close()
+            # What went wrong first is what matters.
+            for close in (spool.close, store.close, *([] if node is None else [node.abandon])):
+                with suppress(Exception):
+                    close()
             raise
         self._node = node
         self._is_stopped = False
@@ -294,13 +304,24 @@ class Dispatcher:
         return FileSpool(Path(self.spool), sync=self._sync)
 
     def _puts(self, jobs: Iterable[Any], ids: Iterable[str] | None) -> list[Put]:
-        now_ms = time.time_ns() // 1_000_000
+        # Never the same twice: with it, an id that is used again names another job.
+        now_ms = max(time.time_ns() // 1_000_000, self._submitted_ms + 1)
+        self._submitted_ms = now_ms
         if ids is None:
-            return [Put(uuid.uuid4().hex, encode_job(job), now_ms) for job in jobs]
-        puts = [Put(id, encode_job(job), now_ms) for id, job in zip(ids, jobs, strict=True)]
+            puts = [Put(uuid.uuid4().hex, encode_job(job), now_ms) for job in jobs]
+        else:
+            puts = [Put(id, encode_job(job), now_ms) for id, job in zip(ids, jobs, strict=True)]
         for put in puts:
-            if not 0 < len(put.id.encode()) <= ID_BYTES_MAX:
-                raise DispatchError(f"a job's id has 1 to {ID_BYTES_MAX} bytes, not {put.id!r}")
+            if len(put.value) > self._job_bytes_max:
+                raise DispatchError(
+                    f"a job of {len(put.value)} bytes is larger than {self._job_bytes_max}",
+                    'raise settings={"max.request.size": ...} and max.message.bytes of the topic, '
+                    "or submit a reference to what is large",
+                )
+            if not 0 < len(put.id.encode()) <= ID_BYTES_MAX or "\0" in put.id:
+                raise DispatchError(
+                    f"a job's id has 1 to {ID_BYTES_MAX} bytes and no NUL, not {put.id!r}"
+                )
         return puts
 
     def _submit(self, puts: list[Put], kept: Callable[[Exception | None], None]) -> list[Handle]:

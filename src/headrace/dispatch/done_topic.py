@@ -19,11 +19,16 @@ POLL_SECONDS = 0.2
 RESTART_SECONDS = 0.5
 # How often it is looked whether the topic has grown.
 LOOK_SECONDS = 10.0
+# A scan goes on as long as it comes further; without any record it gives up.
 SCAN_SECONDS_MAX = 60.0
+# A first job waits no longer for the brokers to say where the topic ends.
+PLACE_SECONDS = 2.0
 
 SETTINGS = {
     "auto.offset.reset": "earliest",
     "fetch.error.backoff.ms": 50,
+    # A full queue is filled again at once, where the library would wait for a second.
+    "fetch.queue.backoff.ms": 10,
     "queued.max.messages.kbytes": 16_384,
 }
 
@@ -54,16 +59,32 @@ class DoneReader:
         self._stopping = threading.Event()
         self._rewound = threading.Event()
         self._lock = threading.Lock()
+        self._is_placed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="headrace-done", daemon=True)
 
-    def start(self, known: Mapping[int, int]) -> None:
-        """Begin where it was left, or else at the end; nothing may have been sent before."""
+    def place(self, known: Mapping[int, int]) -> None:
+        """Where to begin: where it was left, or else at the end; nothing may be sent before."""
         count = self._cluster.partitions(self._topic)
         unknown = [number for number in range(count) if number not in known]
         # A partition that was made since the last time is new as a whole.
         ends = dict.fromkeys(unknown, 0) if known else self._cluster.ends(self._topic, unknown)
         self.position = {**ends, **known}
+
+    def start(self, *, at_end: bool = False) -> bool:
+        """Begin to read; False if that was before. Nothing that is sent afterwards is missed.
+
+        With `at_end` what was written before this moment is left out, if the brokers say in time
+        where that is.
+        """
+        if self._thread.ident is not None:
+            return False
+        if not at_end:
+            self._is_placed.set()
         self._thread.start()
+        self._is_placed.wait(PLACE_SECONDS)
+        with self._lock:
+            self._is_placed.set()
+        return True
 
     def rewind(self, places: Mapping[int, int]) -> None:
         """Read again from further back, for items that were taken over."""
@@ -78,7 +99,21 @@ class DoneReader:
         if self._thread.ident is not None:
             self._thread.join()
 
+    def _skip_to_end(self) -> None:
+        try:
+            ends = self._cluster.ends(self._topic, list(self.position))
+        except (KafkaException, OSError) as error:
+            _log.info("%s is read from the start of this node: %s", self._topic, error)
+            ends = {}
+        with self._lock:
+            # Later, something may have been sent already.
+            if not self._is_placed.is_set() and not self._rewound.is_set():
+                self.position.update(ends)
+            self._is_placed.set()
+
     def _run(self) -> None:
+        if not self._is_placed.is_set():
+            self._skip_to_end()
         while not self._stopping.is_set():
             try:
                 self._read()
@@ -120,10 +155,11 @@ def scan(
     cluster: Cluster,
     since_ms: int,
     ids: Container[str],
+    is_stopping: Callable[[], bool] = lambda: False,
 ) -> list[Outcome]:
     """The outcomes of these items that were written from a time on until now.
 
-    TimeoutError if the topic's end is not reached in time.
+    TimeoutError if the brokers do not let it come further, or it is told to stop.
     """
     numbers = range(cluster.partitions(topic))
     starts = cluster.since(topic, numbers, since_ms)
@@ -132,13 +168,16 @@ def scan(
     found: list[Outcome] = []
     if not left:
         return found
-    deadline_s = time.monotonic() + SCAN_SECONDS_MAX
     with Consumer({**SETTINGS, **settings}, start="earliest") as consumer:
         consumer.assign([(topic, p, starts[p]) for p in left])
+        deadline_s = time.monotonic() + SCAN_SECONDS_MAX
         while left:
-            if time.monotonic() > deadline_s:
-                raise TimeoutError(f"{topic} was not read to its end in {SCAN_SECONDS_MAX} s")
-            for record in consumer.poll_batch(POLL_RECORDS, POLL_SECONDS):
+            if time.monotonic() > deadline_s or is_stopping():
+                raise TimeoutError(f"{topic} was not read to its end: {left}")
+            records = consumer.poll_batch(POLL_RECORDS, POLL_SECONDS)
+            if records:
+                deadline_s = time.monotonic() + SCAN_SECONDS_MAX
+            for record in records:
                 if record.offset() + 1 >= left.get(record.partition(), 0):
                     left.pop(record.partition(), None)
                 found += _outcomes([record], ids)

@@ -1,5 +1,5 @@
 -- One exchange of a node with the token table: changes, offers to collect, an ask, looks.
--- The same rules as in table.py and sharing.py; tests/dispatch/test_tokens_same.py compares them.
+-- The same rules as in table.py and sharing.py; tests/dispatch/tokens/test_same.py compares them.
 --
 -- KEYS: meta (hash: born, born_ms, turns, last_pass, places), tokens (hash: partition ->
 -- "state epoch next_offset until_ms node"), idle and offered (sorted sets: partition by the order
@@ -37,6 +37,13 @@ local function entry_of(partition)
   end
   local state, epoch, next_offset, until_ms, holder =
     string.match(text, '^(%a+) (%d+) (%d+) (%d+) (.*)$')
+  if not state then
+    -- Nothing that a node has written: as if it were not there.
+    redis.call('HDEL', TOKENS, partition)
+    redis.call('ZREM', IDLE, partition)
+    redis.call('ZREM', OFFERED, partition)
+    return nil
+  end
   return {
     state = state, epoch = tonumber(epoch), next_offset = tonumber(next_offset),
     until_ms = tonumber(until_ms), node = holder,
@@ -72,13 +79,14 @@ end
 local function change(kind, partition, epoch, next_offset)
   local entry = entry_of(partition)
   local order = entry and compare(epoch, next_offset, entry) or 1
-  if kind == 'put' or kind == 'force' then
+  if kind == 'put' or kind == 'force put' then
     if order <= 0 and kind == 'put' then
       return order == 0 and 'repeated' or 'stale'
     end
     place(partition, entry, 'idle', epoch, next_offset, '', 0)
-  elseif kind == 'renew' then
-    if order < 0 or (order == 0 and entry.state == 'revoked') then
+  elseif kind == 'renew' or kind == 'force renew' then
+    local is_over = order < 0 or (order == 0 and entry.state == 'revoked')
+    if is_over and kind == 'renew' then
       return 'stale'
     end
     place(partition, entry, 'out', epoch, next_offset, node, now_ms + lease_ms)
@@ -105,10 +113,14 @@ do
   local all = redis.call('HGETALL', WAITING)
   for i = 1, #all, 2 do
     local w, k, p, t = string.match(all[i + 1], '^(%d+) (%d+) (%d+) (%d+)$')
-    waiters[all[i]] = {
-      want = tonumber(w), weight = tonumber(k), pass = tonumber(p), turn = tonumber(t),
-    }
-    count = count + 1
+    if w and tonumber(k) > 0 then
+      waiters[all[i]] = {
+        want = tonumber(w), weight = tonumber(k), pass = tonumber(p), turn = tonumber(t),
+      }
+      count = count + 1
+    else
+      changed[all[i]] = true
+    end
   end
 end
 
@@ -196,11 +208,13 @@ end
 
 for _, partition in ipairs(redis.call('ZRANGE', OFFERED, 0, -1)) do
   local entry = entry_of(partition)
-  if entry.until_ms > now_ms then
+  if entry and entry.until_ms > now_ms then
     break
   end
-  local list = prefix .. 'offers:' .. entry.node
-  if redis.call('LREM', list, 0, token(partition, entry)) > 0 then
+  local list = entry and prefix .. 'offers:' .. entry.node
+  if not entry then
+    redis.call('ZREM', OFFERED, partition)
+  elseif redis.call('LREM', list, 0, token(partition, entry)) > 0 then
     -- Nobody has collected it, so nothing can have been sent with it.
     forget(entry.node)
     place(partition, entry, 'idle', entry.epoch, entry.next_offset, '', 0)
@@ -215,8 +229,11 @@ while count > 0 do
   if not partition then
     break
   end
-  local entry, served = entry_of(partition), serve()
-  if served == node then
+  local entry = entry_of(partition)
+  local served = entry and serve()
+  if not entry then
+    redis.call('ZREM', IDLE, partition)
+  elseif served == node then
     lend(partition, entry)
   else
     place(partition, entry, 'offered', entry.epoch, entry.next_offset, served, now_ms + offer_ms)

@@ -10,13 +10,15 @@ from collections.abc import Callable, Iterable, Sequence
 from headrace.dispatch.errors import TokensUnavailable
 from headrace.dispatch.fences import Token
 from headrace.dispatch.limits import Limits
-from headrace.dispatch.tokens import Answer, Change, Put, TokenStore
+from headrace.dispatch.tokens import Answer, Change, Put, Renew, TokenStore
 
 # One wait for an offer; a store that lost its state is noticed after it at the latest.
 WAIT_SECONDS = 1.0
 # A store that is away is tried again so soon at first, and at last.
 AGAIN_SECONDS_MIN = 0.05
 AGAIN_SECONDS_MAX = 1.0
+# Calls are no closer than this: the first is made at once, what comes up meanwhile shares the next.
+GAP_SECONDS = 0.003
 
 _log = logging.getLogger("headrace.dispatch")
 
@@ -55,6 +57,7 @@ class Exchanger:
         self._asked = 0
         self._ask_at_s = 0.0
         self._is_stopping = False
+        self._stopping = threading.Event()
         self._threads = [
             threading.Thread(target=target, name=f"headrace-tokens-{name}", daemon=True)
             for name, target in (("exchange", self._exchange), ("wait", self._wait))
@@ -86,22 +89,23 @@ class Exchanger:
         """Stop asking, carry what is left, and end; what cannot be carried heals by itself."""
         with self._wanted:
             self._is_stopping = True
+            self._stopping.set()
             self._wanted.notify_all()
         for thread in self._threads:
             thread.join(timeout_s)
 
     def _exchange(self) -> None:
-        pause_s = 0.0
+        pause_s = call_at_s = 0.0
         while True:
+            if pause_s:
+                self._stopping.wait(pause_s)
+            if not self._has_to_call():
+                return
+            if (gap_s := call_at_s - time.monotonic()) > 0:
+                self._stopping.wait(gap_s)
+            call_at_s = time.monotonic() + GAP_SECONDS
             with self._wanted:
-                if pause_s and not self._is_stopping:
-                    self._wanted.wait_for(lambda: self._is_stopping, pause_s)
                 want = self._next_ask()
-                while not (self._changes or self._looks or want is not None):
-                    if self._is_stopping:
-                        return
-                    self._wanted.wait(max(0.0, self._ask_at_s - time.monotonic()) or None)
-                    want = self._next_ask()
                 changes, self._changes = self._changes, {}
                 looks, self._looks = self._looks, set()
                 is_last = self._is_stopping
@@ -114,7 +118,8 @@ class Exchanger:
                 answer = self._store.exchange(
                     self._node, carried, want=want, weight=self._weight, look=sorted(looks)
                 )
-            except TokensUnavailable as error:
+            except Exception as error:
+                # Not that the store is away is a bug; the thread lives on, or no token would move.
                 pause_s = min(max(2 * pause_s, AGAIN_SECONDS_MIN), AGAIN_SECONDS_MAX)
                 self._keep(changes, looks, error)
                 if is_last:
@@ -123,9 +128,21 @@ class Exchanger:
             pause_s = 0.0
             self.is_away = False
             self._took(len(answer.granted))
-            self._on_answer(carried, answer)
+            try:
+                self._on_answer(carried, answer)
+            except Exception:
+                _log.exception("an answer of the token store was not understood")
             if is_last:
                 return
+
+    def _has_to_call(self) -> bool:
+        """Wait until there is something to say to the store; False at the end."""
+        with self._wanted:
+            while not (self._changes or self._looks or self._next_ask() is not None):
+                if self._is_stopping:
+                    return False
+                self._wanted.wait(max(0.0, self._ask_at_s - time.monotonic()) or None)
+        return True
 
     def _next_ask(self) -> int | None:
         """What to ask for with the next exchange, None if the store knows it already."""
@@ -134,11 +151,12 @@ class Exchanger:
         return want if want != self._asked or is_due else None
 
     def _keep(
-        self, changes: dict[tuple[type, int], Change], looks: set[int], error: object
+        self, changes: dict[tuple[type, int], Change], looks: set[int], error: Exception
     ) -> None:
         self.failures += 1
         if not self.is_away:
-            _log.warning("%s", error)
+            is_known = isinstance(error, TokensUnavailable)
+            _log.warning("%s", error, exc_info=None if is_known else error)
             self.is_away = True
         with self._wanted:
             self._changes = {
@@ -165,20 +183,21 @@ class Exchanger:
             try:
                 self.calls += 1
                 tokens = self._store.wait(self._node, WAIT_SECONDS)
+                if tokens:
+                    self._took(len(tokens))
+                    self._on_granted(tokens)
             except TokensUnavailable:
-                with self._wanted:
-                    self._wanted.wait_for(lambda: self._is_stopping, AGAIN_SECONDS_MAX)
-                continue
-            if tokens:
-                self._took(len(tokens))
-                self._on_granted(tokens)
+                self._stopping.wait(AGAIN_SECONDS_MAX)
+            except Exception:
+                _log.exception("waiting for tokens begins anew")
+                self._stopping.wait(AGAIN_SECONDS_MAX)
 
 
 def is_newer(change: Change, known: Change | None) -> bool:
     """Whether a change replaces another of its kind and partition.
 
     Threads may bring their changes in another order than that in which they came to be; only a
-    forced token goes back.
+    forced one goes back.
     """
-    is_forced = isinstance(change, Put) and change.is_forced
+    is_forced = isinstance(change, Put | Renew) and change.is_forced
     return known is None or is_forced or change.fence >= known.fence

@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaException
 
 from headrace.dispatch.done_topic import scan
+from headrace.dispatch.errors import DispatchError
 
 if TYPE_CHECKING:
     from headrace.dispatch.cluster import Cluster
@@ -42,6 +43,7 @@ class Inspector:
         cluster: Cluster,
         submitting: Submitting,
         owning: Owning,
+        on_look: Callable[[], None] = lambda: None,
     ) -> None:
         self._settings = settings
         self._topic = topic
@@ -50,6 +52,7 @@ class Inspector:
         self._cluster = cluster
         self._submitting = submitting
         self._owning = owning
+        self._on_look = on_look
         self._wanted = threading.Condition()
         self._checks: dict[tuple[int, int], Check] = {}
         self._is_stopping = False
@@ -86,28 +89,42 @@ class Inspector:
             try:
                 if checks:
                     self._settle(list(checks.values()))
+                    with self._wanted:
+                        # Asked once more while it was being answered.
+                        for at, check in checks.items():
+                            if self._checks.get(at) == check:
+                                del self._checks[at]
+                checks = {}
                 if time.monotonic() >= look_at_s:
                     look_at_s = time.monotonic() + OVERDUE_LOOK_SECONDS
+                    self._on_look()
                     self._look_after_overdue()
-            except (KafkaException, OSError) as error:
-                _log.info("outcomes cannot be looked up now: %s", error)
+            except Exception as error:
+                # Not one of the brokers' is a bug; the thread lives on, for all other questions.
+                is_known = isinstance(error, KafkaException | OSError | DispatchError)
+                _log.info("outcomes cannot be looked up now: %s", error, exc_info=not is_known)
                 with self._wanted:
                     self._checks = {**checks, **self._checks}
                     self._wanted.wait_for(lambda: self._is_stopping, AGAIN_SECONDS)
 
     def _settle(self, checks: list[Check]) -> None:
-        since: list[int] = []
+        times: dict[Check, tuple[int, int]] = {}
         for check in checks:
-            written_ms = self._owning.timestamp_ms(check.partition, check.offset)
-            if written_ms is not None:
-                since.append(written_ms)
-        if not since:
+            times_ms = self._owning.times_ms(check.partition, check.offset)
+            if times_ms is not None:
+                times[check] = times_ms
+        if not times:
             return
-        found = self._outcomes({check.item_id for check in checks}, min(since))
-        final = {outcome.id for outcome in found if outcome.is_final}
-        settled = {(outcome.partition, outcome.offset) for outcome in found}
-        for check in checks:
-            is_settled = check.item_id in final or (check.partition, check.offset) in settled
+        since_ms = min(written_ms for written_ms, _ in times.values())
+        found = self._outcomes({check.item_id for check in times}, since_ms)
+        for check, (_, submitted_ms) in times.items():
+            place = (check.partition, check.offset)
+            is_settled = any(
+                outcome.id == check.item_id
+                and outcome.is_of(submitted_ms)
+                and (outcome.is_final or (outcome.partition, outcome.offset) == place)
+                for outcome in found
+            )
             self._owning.checked(check, is_settled)
 
     def _look_after_overdue(self) -> None:
@@ -128,10 +145,15 @@ class Inspector:
         if not passed:
             return
         found = self._outcomes(passed, min(overdue[id].submitted_ms for id in passed))
-        final = {outcome.id: outcome for outcome in found if outcome.is_final}
+        final = {
+            outcome.id: outcome
+            for outcome in found
+            if outcome.is_final and outcome.is_of(overdue[outcome.id].submitted_ms)
+        }
         self._submitting.outcomes(list(final.values()), {})
         self._submitting.lost({id: at for id, at in passed.items() if id not in final})
 
     def _outcomes(self, ids: Container[str], since_ms: int) -> list[Outcome]:
         since_ms = max(0, since_ms - CLOCKS_MS)
-        return scan(self._settings, self._done_topic, self._cluster, since_ms, ids)
+        place = (self._settings, self._done_topic, self._cluster)
+        return scan(*place, since_ms, ids, lambda: self._is_stopping)

@@ -29,6 +29,7 @@ COUNTERS = {
     "done": "Jobs that ran here and ended well.",
     "failed": "Jobs that ran here and raised an error.",
     "lost_back": "Own jobs that the group passed over, and that were sent again.",
+    "owner_copies": "Copies of records, left by sends that were tried again, that were dropped.",
     "refused_back": "Own jobs that were refused for their fence, and sent again.",
     "sent": "Own jobs sent with a token.",
     "store_calls": "Calls of the token store.",

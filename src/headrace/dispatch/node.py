@@ -14,6 +14,7 @@ from headrace.dispatch.cluster import Cluster
 from headrace.dispatch.consuming import WorkConsumer
 from headrace.dispatch.crew import Crew, make_crew
 from headrace.dispatch.done_topic import DoneReader
+from headrace.dispatch.errors import TokensUnavailable
 from headrace.dispatch.exchanger import Exchanger
 from headrace.dispatch.inspector import Inspector
 from headrace.dispatch.owning import Owning
@@ -24,6 +25,7 @@ from headrace.dispatch.submitting import Submitting
 from headrace.reliability.parts import Parts
 
 if TYPE_CHECKING:
+    from headrace.client.sent import OnDelivery
     from headrace.dispatch.jobs import Worker
     from headrace.dispatch.limits import Limits
     from headrace.dispatch.outcomes import Outcome
@@ -34,11 +36,15 @@ if TYPE_CHECKING:
 STORE_SECONDS = 5.0
 FLUSH_SECONDS = 10.0
 
-# An item goes out at once, and once: of two copies, the refused one would be sent again.
-WORK_SETTINGS = {"linger.ms": 0}
-# Outcomes may gather for a moment, and a repeated one does no harm. An idempotent producer has five
-# requests on their way at most, and the library spins while more is waiting behind them.
-DONE_SETTINGS = {"linger.ms": 2, "enable.idempotence": False}
+# An idempotent producer has five requests on their way at most, each with one partition, and the
+# library spins while more is waiting behind them. So a send that is tried again may leave a copy:
+# of an item the owner drops it, and a repeated outcome does no harm. Nobody waits for room in a
+# producer, since the threads that send also renew leases.
+_BOTH = {"enable.idempotence": False, "max.block.ms": 0}
+# An item goes out at once, also to a partition that is new.
+WORK_SETTINGS = {**_BOTH, "linger.ms": 0, "topic.metadata.refresh.interval.ms": 10_000}
+# Outcomes may gather for a moment.
+DONE_SETTINGS = {**_BOTH, "linger.ms": 5}
 
 _log = logging.getLogger("headrace.dispatch")
 
@@ -55,6 +61,7 @@ class Plan:
     limits: Limits
     weight: int
     partitions: int
+    tokens: str = ""
 
 
 class Node:
@@ -89,6 +96,7 @@ class Node:
             room,
             on_finished=on_finished,
             now_ms=_wall_ms,
+            write=self._write_outcome,
         )
         self.owning = Owning(
             self.name, plan.topic, plan.done_topic, plan.limits, self._producers[1]
@@ -118,6 +126,7 @@ class Node:
             self.cluster,
             self.submitting,
             self.owning,
+            self._look_for_tokens,
         )
         self.submitting.connect(self.writer, self.exchanger)
         self.consumer: WorkConsumer | None = None
@@ -128,14 +137,18 @@ class Node:
             self.consumer = WorkConsumer(
                 of_consumers, plan.topic, plan.group, self.cluster, self.owning
             )
+        self._has_missed_tokens = False
         self._stopping = threading.Event()
         self._ticker = threading.Thread(target=self._tick, name="headrace-tick", daemon=True)
         self.submitting.take_in(entries)
-        self._entries_read = dict(entries.read)
+        # Of a node without unfinished items, nothing that was written before concerns it.
+        self._was_read = dict(entries.read) if entries.items else None
 
     def start(self) -> None:
         """Begin; TOPIC.done is read from where it was left before anything is sent."""
-        self.reader.start(self._entries_read)
+        self.reader.place(self._was_read or {})
+        if self._was_read is not None:
+            self.reader.start()
         # Written before the first job: after a crash, its outcome is looked for from here on.
         self.writer.note([Read(*place) for place in self.reader.position.items()])
         self.writer.start()
@@ -145,11 +158,19 @@ class Node:
             self.consumer.start()
         self._ticker.start()
 
+    def abandon(self) -> None:
+        """Let go of a node that could not begin."""
+        for producer in self._producers:
+            producer.close(0)
+
     def put(self, puts: Sequence[Put], kept: Kept) -> None:
         """Keep items in the spool, and have them sent; `kept` is called when they are durable."""
 
         def after(error: Exception | None) -> None:
             if error is None:
+                # Who has never had an item of its own does not read what became of others'.
+                if self.reader.start(at_end=True):
+                    self.writer.note([Read(*place) for place in self.reader.position.items()])
                 self.submitting.kept(puts)
             kept(error)
 
@@ -165,6 +186,8 @@ class Node:
             # Only with its outcome written does a lease end, and the store has to hear of that.
             lambda: self.owning.flush(FLUSH_SECONDS),
             lambda: self.exchanger.stop(STORE_SECONDS),
+            # What was sent is noted in the spool, or it would be sent again at the next start.
+            lambda: self._producers[0].flush(FLUSH_SECONDS),
             self._end_ticks,
             self.inspector.stop,
             self.reader.stop,
@@ -213,7 +236,35 @@ class Node:
             _log.info("took over %d jobs of nodes that are gone", len(beat.adopted.items))
             self.submitting.take_in(beat.adopted)
             self.reader.rewind(beat.adopted.read)
+            self.reader.start()
             self.exchanger.ask()
+
+    def _look_for_tokens(self) -> None:
+        """Say once why nothing happens when no worker has ever put a token into this store."""
+        if self._has_missed_tokens or not (waiting := self.submitting.want()):
+            return
+        try:
+            tokens = self.store.status().tokens
+        except TokensUnavailable:
+            return
+        if not tokens:
+            self._has_missed_tokens = True
+            _log.warning(
+                "%d jobs wait, and no worker has put a token for %s into %s (do workers run, and "
+                "with the same tokens=? sqlite:///FILE is another file in every folder)",
+                waiting,
+                self.plan.topic,
+                self.plan.tokens,
+            )
+
+    def _write_outcome(self, outcome: Outcome, on_delivery: OnDelivery) -> None:
+        self._producers[1].send(
+            self.plan.done_topic,
+            outcome.answer,
+            key=outcome.id.encode(),
+            headers=outcome.headers(),
+            on_delivery=on_delivery,
+        )
 
     def _drain(self, crew: Crew, drain_s: float) -> None:
         if not crew.stop(drain_s):

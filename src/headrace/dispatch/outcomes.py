@@ -16,6 +16,8 @@ STATE_HEADER = "headrace-outcome"
 PLACE_HEADER = "headrace-place"
 FENCE_HEADER = "headrace-fence"
 NODE_HEADER = "headrace-node"
+# When the job was submitted: with its id, which may be used again, it names one job.
+SUBMITTED_HEADER = "headrace-submitted"
 # How the answer was put into bytes: none, bytes, text or json.
 ANSWER_HEADER = "headrace-answer"
 ERROR_HEADER = "headrace-error"
@@ -38,6 +40,12 @@ class Outcome(NamedTuple):
     answer_kind: str = "none"
     # The error's class and text, of one that failed.
     error: tuple[str, str] = ("", "")
+    # Of the job, 0 if it is not known.
+    submitted_ms: int = 0
+
+    def is_of(self, submitted_ms: int) -> bool:
+        """Whether it is about the job of this id that was submitted then, and not an older one."""
+        return self.submitted_ms in (0, submitted_ms) or not submitted_ms
 
     @property
     def is_final(self) -> bool:
@@ -51,6 +59,7 @@ class Outcome(NamedTuple):
             (PLACE_HEADER, b"%d/%d" % (self.partition, self.offset)),
             (FENCE_HEADER, self.fence.encode()),
             (NODE_HEADER, self.node.encode()),
+            (SUBMITTED_HEADER, b"%d" % self.submitted_ms),
         ]
         if self.state == "done":
             headers.append((ANSWER_HEADER, self.answer_kind.encode()))
@@ -80,4 +89,10 @@ def parse(key: bytes | None, value: bytes | None, headers: Iterable[Any] | None)
         value,
         found.get(ANSWER_HEADER, "none"),
         (kind, text),
+        whole(found.get(SUBMITTED_HEADER, "")),
     )
+
+
+def whole(text: str) -> int:
+    """The number that a header says, 0 for what is none."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 18 else 0

@@ -58,7 +58,7 @@ class Owner:
         self.partitions[partition] = mine
         if before is not None and before.running is not None:
             mine.state = moved(before.state, Event.ASSIGNED)
-            mine.running = before.running
+            mine.running, mine.last = before.running, before.last
             mine.open.add(before.running.offset)
             return self._end(mine) if before.is_ended else []
         mine.state = moved(State.GONE, Event.ASSIGNED)
@@ -93,7 +93,11 @@ class Owner:
         effects: Effects = []
         if mine.state is State.FENCED:
             return effects
-        if offset < mine.inherited_end:
+        if fence is not None and (fence, item_id) == mine.last and offset not in mine.open:
+            # A send that was tried again; a refusal would make the submitter send it once more.
+            # Its commit waits for the first one's outcome.
+            self.counts["copies"] += 1
+        elif offset < mine.inherited_end:
             self._inherit(mine, offset, item_id, effects)
         elif item_id is None:
             if mine.state is State.IDLE:
@@ -105,6 +109,7 @@ class Owner:
             mine.newer = offset
         elif mine.state is State.IDLE and fence == mine.fence:
             mine.state = moved(mine.state, Event.ITEM)
+            mine.last = (fence, item_id)
             self._run(mine, offset, item_id, effects, is_inherited=False)
         else:
             self._refuse(mine, offset, item_id, effects)
@@ -166,7 +171,7 @@ class Owner:
     def claimed(self, partition: int) -> Effects:
         """The group has accepted our commit: the partition is ours, whatever was seen."""
         mine = self.partitions.get(partition)
-        if mine is None or mine.state not in (State.FENCED, State.IDLE):
+        if mine is None or mine.state not in (State.FENCED, State.IDLE, State.WAITING):
             return []
         self.counts["claimed"] += 1
         mine.is_claimed = True
@@ -174,6 +179,8 @@ class Owner:
         if mine.state is State.IDLE:
             self._put(mine, effects)
             return effects
+        if mine.state is State.WAITING:
+            return [Look(partition)]
         mine.state = moved(mine.state, Event.CLAIMED)
         # What came since is run here like an earlier owner's items, if nobody else has settled it.
         assert mine.newer is not None
@@ -229,9 +236,15 @@ class Owner:
                 self._check(mine, effects)
         elif store_age_ms >= self.limits.lease_ms:
             # A younger store has perhaps forgotten a lease, which its holder renews by then.
-            mine.fence = Fence(mine.epoch, mine.inherited[0][0])
+            fence = Fence(mine.epoch, mine.inherited[0][0])
+            if seen is not None and seen.outranks(fence) and not mine.is_claimed:
+                # Of a newer owner, or of a deleted group of the same name: the group knows.
+                self._miss(mine, Claim(mine.number, mine.settled_to), effects)
+                return
+            mine.fence = fence
             mine.is_stored = True
-            effects += [Store(Renew(mine.number, mine.fence)), Look(mine.number)]
+            effects.append(Store(Renew(mine.number, fence, mine.is_claimed)))
+            effects.append(Look(mine.number))
 
     def _end(self, mine: Partition) -> Effects:
         assert mine.running is not None

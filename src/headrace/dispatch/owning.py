@@ -15,8 +15,9 @@ from headrace.dispatch.crew import Crew, Task
 from headrace.dispatch.fences import Fence
 from headrace.dispatch.outcomes import Outcome
 from headrace.dispatch.owner import Owner
+from headrace.dispatch.sending_errors import is_hopeless
 from headrace.dispatch.tokens import Answer, Change
-from headrace.dispatch.work_records import parse_headers
+from headrace.dispatch.work_records import Work, parse_headers
 
 if TYPE_CHECKING:
     from headrace.client.errors import DeliveryFailed
@@ -44,7 +45,7 @@ class Owning:
         self._lock = threading.Lock()
         self._owned: set[int] = set()
         # Records that were read and are not settled, by partition and offset.
-        self._held: dict[int, dict[int, Any]] = {}
+        self._held: dict[int, dict[int, tuple[Any, Work]]] = {}
         self._commits: dict[int, int] = {}
         self._claims: dict[int, int] = {}
         self._seeks: dict[int, int] = {}
@@ -91,6 +92,8 @@ class Owning:
                 partition, offset = record.partition(), record.offset()
                 mine = owner.partitions.get(partition)
                 if mine is not None and offset < mine.position:
+                    # What was to be committed may lie behind the log's end now.
+                    found = [it for it in found if not is_commit_of(it, partition)]
                     found += self._begin_anew(partition, mine.epoch, offset)
                 if record.value() is None:
                     found += owner.record(partition, offset, None, None)
@@ -98,8 +101,11 @@ class Owning:
                 if partition not in self._owned:
                     continue
                 work = parse_headers(record.headers())
-                self._held.setdefault(partition, {})[offset] = record
+                self._held.setdefault(partition, {})[offset] = (record, work)
                 found += owner.record(partition, offset, Fence.parse(work.fence), work.id)
+                mine = owner.partitions.get(partition)
+                if mine is None or offset not in mine.open:
+                    del self._held[partition][offset]
         self._carry_out(found)
 
     def answered(self, _changes: Sequence[Change], answer: Answer) -> None:
@@ -133,20 +139,27 @@ class Owning:
 
     def ended(self, task: Task, outcome: Outcome) -> None:
         """A worker has run an item."""
-        self.finished[outcome.state] += 1
         with self._lock:
+            self.finished[outcome.state] += 1
             is_left = task.partition not in self._owned
         # A partition that was left has a new owner, which looks for the outcome once it is told
-        # that nothing runs here any more: so it has to be there by then.
-        self._write(outcome, is_left)
+        # that nothing runs here any more: so it has to be there by then. Any other is over before
+        # its outcome is sent, since that may be acknowledged at once.
         if not is_left:
             self._finished(outcome)
+        self._write(outcome, is_left)
 
-    def timestamp_ms(self, partition: int, offset: int) -> int | None:
-        """When a record that is not settled was written; None if it is not here any more."""
+    def times_ms(self, partition: int, offset: int) -> tuple[int, int] | None:
+        """When a record that is not settled was written, and when its job was submitted.
+
+        None if it is not here any more.
+        """
         with self._lock:
-            record = self._held.get(partition, {}).get(offset)
-        return None if record is None else int(record.timestamp()[1])
+            held = self._held.get(partition, {}).get(offset)
+        if held is None:
+            return None
+        record, work = held
+        return int(record.timestamp()[1]), work.submitted_ms
 
     def flush(self, timeout_s: float) -> None:
         """Wait for the outcomes that are on their way."""
@@ -225,29 +238,31 @@ class Owning:
 
     def _run(self, run: fx.Run) -> None:
         with self._lock:
-            record = self._held.get(run.partition, {}).pop(run.offset)
-        value = record.value()
-        self._crew.run(Task(self._topic, run.partition, run.offset, run.item_id, run.fence, value))
+            record, work = self._held.get(run.partition, {}).pop(run.offset)
+        place = (self._topic, run.partition, run.offset, run.item_id, run.fence)
+        self._crew.run(Task(*place, record.value(), work.submitted_ms))
 
     def _refuse(self, refuse: fx.Refuse) -> None:
         with self._lock:
-            record = self._held.get(refuse.partition, {}).pop(refuse.offset, None)
-        fence = "" if record is None else parse_headers(record.headers()).fence
-        place = (refuse.partition, refuse.offset, fence, self._node)
-        self._write(Outcome(refuse.item_id, "refused", *place), False)
+            held = self._held.get(refuse.partition, {}).pop(refuse.offset, None)
+        work = Work("", "", 0) if held is None else held[1]
+        place = (refuse.partition, refuse.offset, work.fence, self._node)
+        refused = Outcome(refuse.item_id, "refused", *place, submitted_ms=work.submitted_ms)
+        self._write(refused, False)
 
     def _write(self, outcome: Outcome, is_left: bool) -> None:
         """Write an outcome; the rest follows when it is durable."""
 
         def delivered(metadata: RecordMetadata | None, error: DeliveryFailed | None) -> None:
             if metadata is None:
-                _log.warning("the outcome of job %s was not written: %s", outcome.id, error)
-                self._unwritten.append((outcome, is_left))
+                self._not_written(outcome, is_left, error)
                 return
             if is_left:
                 self._finished(outcome)
             with self._lock:
                 found = self.owner.written(outcome.partition, outcome.offset)
+                # One that was read again meanwhile is still held.
+                self._held.get(outcome.partition, {}).pop(outcome.offset, None)
             self._carry_out(found)
 
         try:
@@ -259,8 +274,15 @@ class Owning:
                 on_delivery=delivered,
             )
         except Exception as error:
-            _log.warning("the outcome of job %s was not written: %s", outcome.id, error)
-            self._unwritten.append((outcome, is_left))
+            self._not_written(outcome, is_left, error)
+
+    def _not_written(self, outcome: Outcome, is_left: bool, error: Exception | None) -> None:
+        _log.warning("the outcome of job %s was not written: %s", outcome.id, error)
+        if outcome.answer is not None and is_hopeless(error):
+            # It never will be, and until something is, the partition cannot go on.
+            told = ("AnswerTooLarge", f"the worker's answer was refused: {error}")
+            outcome = outcome._replace(state="failed", answer=None, error=told)
+        self._unwritten.append((outcome, is_left))
 
     def _finished(self, outcome: Outcome) -> None:
         with self._lock:
@@ -272,6 +294,11 @@ class Owning:
             self._producer.send(self._topic, None, partition=partition)
         except Exception as error:
             _log.info("%s/%d was not probed: %s", self._topic, partition, error)
+
+
+def is_commit_of(effect: fx.Effect, partition: int) -> bool:
+    """Whether it commits an offset of this partition."""
+    return isinstance(effect, fx.Commit) and effect.partition == partition
 
 
 def _now_ms() -> int:

@@ -44,8 +44,10 @@ class Partition:
     is_free: bool = False
     # The first record that carries a newer fence than ours.
     newer: int | None = None
-    # The next token overrules the store.
+    # The next change overrules the store.
     is_claimed: bool = False
+    # The item that came with the last token: what carries the same is a copy of its record.
+    last: tuple[Fence, str] | None = None
     misses: int = 0
 
     @property

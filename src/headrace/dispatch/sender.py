@@ -1,7 +1,8 @@
 """The submitting side of the protocol, pure: which item is sent with which token.
 
 An item is waiting (for a token), sent, or finished. A refused one waits again, before all others;
-so does one whose sending failed, even if it may have arrived: it is better run twice than lost.
+so does one whose sending failed, after a pause, even if it may have arrived: it is better run twice
+than lost.
 """
 
 from __future__ import annotations
@@ -59,10 +60,13 @@ class Sender:
         return effects
 
     def failed(self, item_id: str, token: Token, *, surely: bool) -> list[Effect]:
-        """Sending failed; `surely`: the record is not in the log and never will be."""
+        """Sending failed, and `again` will follow; `surely`: the record is not in the log."""
         self.counts["not sent"] += 1
-        self._again(item_id, token)
         return [Store(Return(token.partition, token.fence))] if surely else []
+
+    def again(self, item_id: str, token: Token) -> None:
+        """The pause after a failed sending is over: the item waits again."""
+        self._again(item_id, token)
 
     def outcome(self, item_id: str, outcome: Outcome, token: Token | None) -> bool:
         """What became of an item that was sent with this token; whether it is now finished."""

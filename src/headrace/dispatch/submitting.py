@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from headrace.client.errors import DeliveryFailed
 from headrace.dispatch.effects import Effect, Send, Store
 from headrace.dispatch.fences import Fence, Token
 from headrace.dispatch.outcomes import Outcome
 from headrace.dispatch.sender import Sender
+from headrace.dispatch.sending_errors import is_hopeless, is_nowhere
 from headrace.dispatch.spool.changes import (
     Back,
     Change,
@@ -25,17 +25,22 @@ from headrace.dispatch.spool.changes import (
     Read,
     Sent,
 )
+from headrace.dispatch.tokens import Return, Revoke
 from headrace.dispatch.work_records import Work, headers_of
 
 if TYPE_CHECKING:
+    from headrace.client.errors import DeliveryFailed
     from headrace.client.producer import Producer
-    from headrace.client.sent import RecordMetadata
+    from headrace.client.sent import OnDelivery, RecordMetadata
     from headrace.dispatch.exchanger import Exchanger
     from headrace.dispatch.room import Room
     from headrace.dispatch.spool.writer import SpoolWriter
 
 # How far TOPIC.done has been read is kept this often.
 READ_SECONDS = 1.0
+# An item whose sending failed waits so long at first, and at last, before it is sent again.
+AGAIN_SECONDS_MIN = 0.05
+AGAIN_SECONDS_MAX = 5.0
 
 _log = logging.getLogger("headrace.dispatch")
 
@@ -48,6 +53,14 @@ class Item:
     submitted_ms: int
     place: Place | None = None
     sent_ms: int = 0
+    # Sends that failed; the pause before the next one grows with them.
+    failures: int = 0
+
+
+def _later(delay_s: float, deed: Callable[[], None]) -> None:
+    timer = threading.Timer(delay_s, deed)
+    timer.daemon = True
+    timer.start()
 
 
 class Submitting:
@@ -62,6 +75,8 @@ class Submitting:
         *,
         on_finished: Callable[[Outcome], None],
         now_ms: Callable[[], int],
+        write: Callable[[Outcome, OnDelivery], None],
+        later: Callable[[float, Callable[[], None]], None] = _later,
     ) -> None:
         self.items: dict[str, Item] = {}
         self.sender = Sender()
@@ -71,6 +86,8 @@ class Submitting:
         self._room = room
         self._on_finished = on_finished
         self._now_ms = now_ms
+        self._write = write
+        self._later = later
         self._lock = threading.Lock()
         # Sent by an earlier life of this node, or by one that is dead: only the place is known.
         self._adrift: set[str] = set()
@@ -150,6 +167,9 @@ class Submitting:
                     if outcome.is_final and outcome.id in self._left:
                         self._left.discard(outcome.id)
                         self._on_finished(outcome)
+                    continue
+                if not outcome.is_of(item.submitted_ms):
+                    # Of an earlier job with this id.
                     continue
                 if self._is_finished(outcome, item):
                     del self.items[outcome.id]
@@ -232,21 +252,20 @@ class Submitting:
         item = self.items.get(id)
         if item is None:
             # Its outcome came just now, by a way that nobody counted on any more.
-            with self._lock:
-                effects = self.sender.failed(id, token, surely=True)
-            self._carry_out(effects)
+            self._exchanger.add([Return(*token)])
             return
 
         def delivered(metadata: RecordMetadata | None, error: DeliveryFailed | None) -> None:
             if metadata is None:
                 self._not_sent(id, token, error, surely=False)
             else:
+                item.failures = 0
                 item.place = (metadata.partition, metadata.offset)
                 item.sent_ms = self._now_ms()
                 if id in self.items:
                     self._writer.note([Sent(id, metadata.partition, metadata.offset)])
 
-        headers = headers_of(Work(id, token.fence.text(), self._node))
+        headers = headers_of(Work(id, token.fence.text(), item.submitted_ms))
         try:
             self._producer.send(
                 self._topic,
@@ -260,7 +279,41 @@ class Submitting:
 
     def _not_sent(self, id: str, token: Token, error: Exception | None, *, surely: bool) -> None:
         _log.warning("job %s was not sent to %s/%d: %s", id, self._topic, token.partition, error)
+        item = self.items.get(id)
+        if item is not None and is_hopeless(error):
+            self._exchanger.add([Return(*token)])
+            self._give_up(id, item, token, error)
+            return
         with self._lock:
             effects = self.sender.failed(id, token, surely=surely)
+        if is_nowhere(error):
+            # Left in the store by a topic that had more partitions. Should this producer only not
+            # know a new one yet, its owner misses the token and puts it there again.
+            effects = [Store(Revoke(*token))]
         self._carry_out(effects)
+        failures = 0
+        if item is not None:
+            failures, item.failures = item.failures, item.failures + 1
+        pause_s = min(AGAIN_SECONDS_MIN * 2 ** min(failures, 10), AGAIN_SECONDS_MAX)
+        self._later(pause_s, lambda: self._again(id, token))
+
+    def _again(self, id: str, token: Token) -> None:
+        with self._lock:
+            self.sender.again(id, token)
         self._exchanger.ask()
+
+    def _give_up(self, id: str, item: Item, token: Token, error: Exception | None) -> None:
+        """The brokers will never take this job: it has failed, and TOPIC.done says so."""
+
+        def written(metadata: RecordMetadata | None, _error: DeliveryFailed | None) -> None:
+            if metadata is None:
+                self._later(AGAIN_SECONDS_MAX, lambda: self._again(id, token))
+
+        place = (token.partition, token.fence.next_offset, token.fence.text(), self._node)
+        told = (type(error).__name__, str(error))
+        outcome = Outcome(id, "failed", *place, error=told, submitted_ms=item.submitted_ms)
+        try:
+            self._write(outcome, written)
+        except Exception:
+            _log.exception("that job %s cannot be sent was not written", id)
+            written(None, None)

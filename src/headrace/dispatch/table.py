@@ -95,9 +95,8 @@ class TokenTable:
             self._place(partition, Entry(fence, "idle"))
             self.idle[partition] = None
         elif isinstance(change, Renew):
-            if entry and (fence, entry.state) == (entry.fence, "revoked"):
-                return "stale"
-            if entry and fence < entry.fence:
+            is_over = entry and (fence, entry.state) == (entry.fence, "revoked")
+            if entry and (is_over or fence < entry.fence) and not change.is_forced:
                 return "stale"
             self._place(partition, Entry(fence, "out", node, now_ms + self.limits.lease_ms))
         elif isinstance(change, Revoke):

@@ -29,10 +29,14 @@ class Put(NamedTuple):
 
 
 class Renew(NamedTuple):
-    """The node runs an item of this fence: its lease begins anew, whatever the store knew."""
+    """The node runs an item of this fence: its lease begins anew, unless a newer one is known.
+
+    Forced, it overrules that as well.
+    """
 
     partition: int
     fence: Fence
+    is_forced: bool = False
 
 
 class Revoke(NamedTuple):
@@ -64,6 +68,10 @@ class Seen(NamedTuple):
     def is_leased(self) -> bool:
         """Whether an item of this fence may be on its way or running."""
         return self.state in ("offered", "out") and self.left_ms > 0
+
+    def outranks(self, fence: Fence) -> bool:
+        """Whether the store would refuse to renew a lease of this fence."""
+        return self.fence > fence or (self.fence == fence and self.state == "revoked")
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,9 +80,9 @@ class RedisTokens:
         args += [self._limits.lease_ms, self._limits.offer_ms, self._policy]
         args += ["" if want is None else want, weight, uuid.uuid4().hex, len(changes)]
         for change in changes:
-            is_forced = isinstance(change, Put) and change.is_forced
-            kind = "force" if is_forced else _KINDS[type(change)]
-            args += [kind, change.partition, *change.fence]
+            is_forced = isinstance(change, Put | Renew) and change.is_forced
+            kind = _KINDS[type(change)]
+            args += [f"force {kind}" if is_forced else kind, change.partition, *change.fence]
         args += look
         with _redis_errors():
             born, age_ms, verdicts, granted, seen = self._script(keys=self._keys, args=args)
@@ -190,9 +190,12 @@ class _redis_errors:
         # Its pool raises plain ones when it is closed under a caller.
         of_redis = redis.RedisError | redis.exceptions.RedisClusterException
         if isinstance(error, of_redis | OSError | ValueError):
+            is_refused = isinstance(error, redis.ResponseError)
             raise TokensUnavailable(
                 f"the tokens in Redis are not available: {error}",
-                "is Redis running and reachable?",
+                "Redis answers, but refuses the call: see its message, and its log"
+                if is_refused
+                else "is Redis running and reachable?",
             ) from error
 
 

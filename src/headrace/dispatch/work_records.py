@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from headrace.dispatch.outcomes import FENCE_HEADER, NODE_HEADER, Headers
+from headrace.dispatch.outcomes import FENCE_HEADER, SUBMITTED_HEADER, Headers, whole
 from headrace.reliability.message import ID_HEADER
 
 
 class Work(NamedTuple):
-    """What a record's headers say: the item's id, its fence as text, and who submitted it."""
+    """What a record's headers say: the item's id, its fence as text, and when it was submitted."""
 
     id: str
     fence: str
-    node: str
+    submitted_ms: int
 
 
 def headers_of(work: Work) -> Headers:
@@ -25,11 +25,12 @@ def headers_of(work: Work) -> Headers:
     return [
         (ID_HEADER, work.id.encode()),
         (FENCE_HEADER, work.fence.encode()),
-        (NODE_HEADER, work.node.encode()),
+        (SUBMITTED_HEADER, b"%d" % work.submitted_ms),
     ]
 
 
 def parse_headers(headers: Iterable[Any] | None) -> Work:
     """What the headers say; empty where they say nothing."""
     found = {name: (text or b"").decode("utf-8", "replace") for name, text in headers or ()}
-    return Work(found.get(ID_HEADER, ""), found.get(FENCE_HEADER, ""), found.get(NODE_HEADER, ""))
+    submitted_ms = whole(found.get(SUBMITTED_HEADER, ""))
+    return Work(found.get(ID_HEADER, ""), found.get(FENCE_HEADER, ""), submitted_ms)

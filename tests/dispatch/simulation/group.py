@@ -55,6 +55,12 @@ class Group:
             self._joined(name)
             self.rebalance()
 
+    def delete(self) -> None:
+        """Nobody lives in it any more, and it is forgotten with all its offsets."""
+        self.members, self.owners, self.epochs = {}, {}, {}
+        self.generation, self.committed = 0, {}
+        self._awaited, self._plan, self._is_stale = None, {}, False
+
     def rebalance(self) -> None:
         if self._awaited is not None:
             self._is_stale = True
@@ -139,6 +145,6 @@ class Group:
 
     def _assign(self, member: Member, partition: int, generation: int) -> None:
         # A member learns its assignment before the next round asks it to give it up.
-        if self.epochs[partition] == generation and self.owners.get(partition) == member.name:
+        if self.epochs.get(partition) == generation and self.owners.get(partition) == member.name:
             member.assign(partition, generation, self.committed.get(partition, 0))
             self.settled_ms = self.world.now_ms

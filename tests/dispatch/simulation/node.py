@@ -110,9 +110,18 @@ class Node:
             if world.happens(0.5):
                 return
         world.after(trip_ms, world.append, token.partition, record)
+        if world.happens(0.1):
+            # The client library has tried again what had arrived.
+            again_ms = trip_ms + world.trip_ms(2 * LIMITS.lease_ms)
+            world.after(again_ms, world.append, token.partition, record)
 
     def _not_sent(self, item: str, token: Token, surely: bool) -> None:
         self._apply(self.sender.failed(item, token, surely=surely))
+        self.later(self.world.trip_ms(300), self._again, item, token)
+
+    def _again(self, item: str, token: Token) -> None:
+        self.sender.again(item, token)
+        self._exchange()
 
     def submit(self, item: str) -> None:
         self.spool.add(item)
@@ -174,6 +183,7 @@ class Node:
             elif isinstance(effect, fx.Run):
                 self._run(effect)
             elif isinstance(effect, fx.Refuse):
+                self._check_refusal(effect)
                 self._write(effect.partition, effect.offset, effect.item_id, "refused")
             elif isinstance(effect, fx.Check):
                 self.later(world.trip_ms(500), self._checked, effect)
@@ -208,6 +218,12 @@ class Node:
         if self.sender.want and self.world.now_ms - self._asked_ms >= LIMITS.ask_interval_ms:
             self._exchange()
         self.later(LIMITS.tick_ms, self._tick)
+
+    def _check_refusal(self, refuse: fx.Refuse) -> None:
+        log = self.world.logs[refuse.partition]
+        running = self.owner.running.get(refuse.partition)
+        if running is not None and log[running.offset] == log[refuse.offset]:
+            raise Violation(f"{refuse} is a copy of the item that runs")
 
     # The store
 

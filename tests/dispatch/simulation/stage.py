@@ -188,6 +188,8 @@ class Play:
         deeds = [self.crash, self.leave, self.group.rebalance, self.null, self.grow]
         if self.chance.random() < 0.5:
             deeds += [self.flush]
+        if self.chance.random() < 0.2:
+            deeds += [self.delete_group]
         if not self.world.is_gentle:
             deeds += [self.freeze, self.freeze, self.flush, self.fail_over, self.stop_store]
         return deeds
@@ -202,6 +204,15 @@ class Play:
             node.die()
             self.world.after(SESSION_MS, self._expel, node)
             self.world.after(self.chance.randrange(1_000), self._restart, node)
+
+    def delete_group(self) -> None:
+        """All nodes die, the group is deleted, and a new one begins beside the old tokens."""
+        for node in self.nodes.values():
+            node.is_frozen = False
+            node.die()
+            self.world.after(1 + self.chance.randrange(500), self._restart, node)
+        self.group.delete()
+        self.world.forget_fences()
 
     def leave(self) -> None:
         """A rolling deploy: the node says goodbye and is then replaced."""

@@ -175,7 +175,7 @@ def a_refused_item_is_not_sent_again(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_failed_sending_is_forgotten(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Sender, "failed", lambda self, item, token, surely: [])
+    patch.setattr(Sender, "again", lambda self, item, token: None)
 
 
 def a_waiting_node_asks_only_once(patch: pytest.MonkeyPatch) -> None:
@@ -214,6 +214,28 @@ def the_token_goes_back_before_the_work_ends(patch: pytest.MonkeyPatch) -> None:
         self._put(mine, args[2])
 
     patch.setattr(Owner, "_run", early)
+
+
+def the_copy_of_a_record_is_refused(patch: pytest.MonkeyPatch) -> None:
+    record = Owner.record
+
+    def strict(self: Owner, partition: int, *rest: Any) -> Any:
+        mine = self.partitions.get(partition)
+        if mine is not None:
+            mine.last = None
+        return record(self, partition, *rest)
+
+    patch.setattr(Owner, "record", strict)
+
+
+def a_claim_does_not_overrule_old_leases(patch: pytest.MonkeyPatch) -> None:
+    take_over = Owner._take_over
+
+    def modest(self: Owner, mine: Partition, *rest: Any) -> None:
+        mine.is_claimed = False
+        take_over(self, mine, *rest)
+
+    patch.setattr(Owner, "_take_over", modest)
 
 
 def what_the_last_owner_left_is_skipped(patch: pytest.MonkeyPatch) -> None:
@@ -258,6 +280,8 @@ MUTANTS: list[Patch] = [
     the_greediest_goes_first,
     the_token_goes_back_before_the_work_ends,
     what_the_last_owner_left_is_skipped,
+    the_copy_of_a_record_is_refused,
+    a_claim_does_not_overrule_old_leases,
 ]
 
 

@@ -137,6 +137,10 @@ class World:
             raise Violation(f"{flight} began beside {others}, both valid")
         self.flights.add(flight)
 
+    def forget_fences(self) -> None:
+        """The group was deleted while nobody lived: its generations begin anew."""
+        self.fences.clear()
+
     # The store
 
     def _new_table(self) -> TokenTable:

@@ -65,6 +65,15 @@ def test_force_overrules_a_newer_fence(store: TokenStore) -> None:
     assert store.exchange("a", want=1).granted == [token(0, 1, 0)]
 
 
+def test_force_gives_a_lease_whatever_is_known(store: TokenStore) -> None:
+    store.exchange("owner", [Revoke(0, Fence(9, 9))])
+    assert store.exchange("owner", [Renew(0, Fence(1, 3))]).verdicts == ["stale"]
+    assert store.exchange("owner", [Renew(0, Fence(1, 3), is_forced=True)]).verdicts == ["ok"]
+    seen = look(store, 0)
+    assert seen is not None
+    assert (seen.fence, seen.is_leased, seen.node) == (Fence(1, 3), True, "owner")
+
+
 def test_a_revoked_token_leaves_the_queue_for_good(store: TokenStore) -> None:
     put(store, token(0, 2, 5))
     assert store.exchange("owner", [Revoke(0, Fence(2, 5))]).verdicts == ["ok"]
@@ -162,7 +171,7 @@ def test_a_collected_offer_is_never_withdrawn(store: TokenStore, clock: Clock) -
     found = look(store, 0)
     assert found is not None
     assert (found.state, found.node) == ("out", "a")
-    assert found.left_ms == LIMITS.lease_ms - LIMITS.offer_ms or found.left_ms > 0
+    assert found.left_ms == LIMITS.lease_ms - LIMITS.offer_ms
 
 
 def test_what_was_waited_for_can_be_returned(store: TokenStore) -> None:

@@ -52,6 +52,34 @@ def test_a_flushed_server_is_born_anew(server: RedisServer) -> None:
     store.close()
 
 
+def test_what_no_node_has_written_stops_nobody(server: RedisServer) -> None:
+    store = RedisTokens(server.url, "jobs")
+    store.exchange("a", [Put(number, Fence(1, 5)) for number in range(3)])
+    client = redis.Redis.from_url(server.url)
+    prefix = "headrace:dispatch:{jobs}:"
+    client.hset(f"{prefix}tokens", "1", "idle -1 5 0 ")
+    client.hset(f"{prefix}waiting", mapping={"zero": "1 0 7 7", "mad": "1 inf inf 1"})
+    answer = store.exchange("b", want=3, look=[1])
+    assert [token.partition for token in answer.granted] == [0, 2]
+    assert answer.seen == {1: None}
+    assert store.status().waiting == {"b": 1}
+    # Its owner puts it anew.
+    store.exchange("a", [Put(1, Fence(1, 6))])
+    assert store.wait("b", 5) == [Token(1, Fence(1, 6))]
+    client.close()
+    store.close()
+
+
+def test_a_refused_call_is_not_called_an_absent_server(server: RedisServer) -> None:
+    store = RedisTokens(server.url, "jobs")
+    client = redis.Redis.from_url(server.url)
+    client.set("headrace:dispatch:{jobs}:tokens", "of somebody else")
+    with pytest.raises(TokensUnavailable, match="Redis answers, but refuses"):
+        store.exchange("a", look=[1])
+    client.close()
+    store.close()
+
+
 def test_a_server_that_is_away_raises_one_error_and_is_found_again(server: RedisServer) -> None:
     store = RedisTokens(server.url, "jobs")
     store.exchange("a")

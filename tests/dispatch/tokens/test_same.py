@@ -25,7 +25,7 @@ fences = st.builds(Fence, st.integers(1, 3), st.integers(0, 4))
 partitions = st.sampled_from(PARTITIONS)
 changes = st.one_of(
     st.builds(Put, partitions, fences, st.booleans()),
-    st.builds(Renew, partitions, fences),
+    st.builds(Renew, partitions, fences, st.booleans()),
     st.builds(Revoke, partitions, fences),
     st.builds(Return, partitions, fences),
 )

@@ -5,22 +5,25 @@ A frame is whole or it is nothing, so a crash at any byte loses only what nobody
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import logging
 import os
 import secrets
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from headrace.dispatch.errors import SpoolBroken
 from headrace.dispatch.spool.changes import Change, Entries, Put
 from headrace.dispatch.spool.frames import HEADER_BYTES, MAGIC, encode, scan
-from headrace.dispatch.spool.port import Beat, check_policy
+from headrace.dispatch.spool.port import BEAT_SECONDS, Beat, check_policy
 
 # A file below this is not worth rewriting.
 COMPACT_BYTES_MIN = 4 * 1024 * 1024
 # Bytes of a frame besides its value, about.
 _FRAME_BYTES = 64
+_INTERVAL_MS = int(BEAT_SECONDS * 1000)
 
 _log = logging.getLogger("headrace.dispatch")
 
@@ -42,6 +45,10 @@ class FileSpool:
         self._bytes = 0
         self._salt = 0
         self._is_dirty = False
+        # The last write is not cut off yet, or the file's name is not durable yet.
+        self._is_torn = self._is_unnamed = False
+        self._synced_ms = -_INTERVAL_MS
+        self._compact_at_bytes = compact_bytes_min
 
     def recover(self) -> Entries:
         """Open or make the file, cut a torn tail off and return what is unfinished."""
@@ -50,7 +57,7 @@ class FileSpool:
             self._take_lock()
             # What a crash left of a rewrite: the old file still counts.
             self._beside.unlink(missing_ok=True)
-            if not self.path.exists() or self.path.stat().st_size < HEADER_BYTES:
+            if not self.path.exists() or not self.path.stat().st_size:
                 self._rewrite()
             data = self.path.read_bytes()
         except OSError as error:
@@ -65,10 +72,14 @@ class FileSpool:
             _log.error("%s: %d damaged bytes were left out", self.path, found.damaged_bytes)
         self._entries = Entries()
         self._entries.apply(found.changes)
-        self._open()
-        if len(data) > found.good_bytes:
-            os.ftruncate(self._file, found.good_bytes)
-            os.fsync(self._file)
+        try:
+            if self._file < 0:
+                self._file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
+            if len(data) > found.good_bytes:
+                os.ftruncate(self._file, found.good_bytes)
+                os.fsync(self._file)
+        except OSError as error:
+            raise self._broken(error) from None
         self._bytes = found.good_bytes
         return self._entries
 
@@ -76,28 +87,32 @@ class FileSpool:
         """Append changes with one write, and sync if something was put."""
         data = encode(changes, self._salt)
         try:
+            self._cut_off()
             written = os.write(self._file, data)
             if written < len(data):
-                raise OSError(28, "the disk is full")
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             if any(isinstance(change, Put) for change in changes):
                 self._sync_now()
         except OSError as error:
             # What reached the file of a change that nobody was told of must not come back.
-            os.ftruncate(self._file, self._bytes)
+            self._is_torn = True
+            with suppress(OSError):
+                self._cut_off()
             raise self._broken(error) from None
         self._bytes += len(data)
         self._entries.apply(changes)
-        if self._bytes >= self._compact_bytes_min and self._bytes > 2 * self._live_bytes():
+        if self._bytes >= self._compact_at_bytes and self._bytes > 2 * self._live_bytes():
             self._compact()
 
     def beat(self, now_ms: int) -> Beat:
         """Sync what the policy left for later; nobody can take over a file."""
-        if self._is_dirty:
-            self._is_dirty = False
+        # A beat comes with every batch, too, and the clock may have been set back.
+        if self._is_dirty and not 0 <= now_ms - self._synced_ms < _INTERVAL_MS:
             try:
                 os.fdatasync(self._file)
             except OSError as error:
                 raise self._broken(error) from None
+            self._is_dirty, self._synced_ms = False, now_ms
         return Beat()
 
     def close(self) -> None:
@@ -128,15 +143,25 @@ class FileSpool:
             ) from None
         self._lock = lock
 
-    def _open(self) -> None:
-        if self._file >= 0:
-            os.close(self._file)
-        self._file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
+    def _cut_off(self) -> None:
+        if self._is_torn:
+            os.ftruncate(self._file, self._bytes)
+            self._is_torn = False
 
     def _sync_now(self) -> None:
         if self._sync == "always":
             os.fdatasync(self._file)
+            self._sync_name()
         self._is_dirty = self._sync == "interval"
+
+    def _sync_name(self) -> None:
+        if self._is_unnamed:
+            folder = os.open(self.path.parent, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+            self._is_unnamed = False
 
     def _live_bytes(self) -> int:
         return self._entries.value_bytes + _FRAME_BYTES * len(self._entries.items)
@@ -144,27 +169,34 @@ class FileSpool:
     def _compact(self) -> None:
         try:
             self._rewrite(self._entries.changes())
-            self._open()
         except OSError as error:
-            raise self._broken(error) from None
+            # Nothing is lost by it: the present file is whole, and only longer than it need be.
+            _log.warning("%s", self._broken(error))
+            self._compact_at_bytes = 2 * self._bytes
+            return
+        self._compact_at_bytes = self._compact_bytes_min
         self.compactions += 1
 
     def _rewrite(self, changes: Iterable[Change] = ()) -> None:
         """Put a file with just these changes in the place of the present one."""
         header = MAGIC + (bytes.fromhex(self.node) if self.node else secrets.token_bytes(8))
         data = header + encode(changes, _salt(header))
-        descriptor = os.open(self._beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(self._beside, self.path)
-        folder = os.open(self.path.parent, os.O_RDONLY)
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        new = os.open(self._beside, flags, 0o600)
         try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-        self._bytes = len(data)
+            if os.write(new, data) < len(data):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.fsync(new)
+            os.replace(self._beside, self.path)
+        except OSError:
+            os.close(new)
+            raise
+        # From here on it is the file, whatever else fails.
+        old, self._file, self._bytes = self._file, new, len(data)
+        self._is_unnamed = True
+        if old >= 0:
+            os.close(old)
+        self._sync_name()
 
     def _broken(self, error: OSError) -> SpoolBroken:
         return SpoolBroken(

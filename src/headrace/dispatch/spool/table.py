@@ -6,6 +6,8 @@ import json
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 from sqlalchemy import (
@@ -128,7 +130,7 @@ class TableSpool:
 
     def write(self, changes: Sequence[Change]) -> None:
         """Keep changes in one transaction."""
-        rows: dict[str, list[dict[str, Any]]] = {}
+        rows: list[tuple[str, dict[str, Any]]] = []
         read = dict(self._read)
         for change in changes:
             if isinstance(change, Read):
@@ -136,18 +138,17 @@ class TableSpool:
                 continue
             row = {"topic": self._topic, **change._asdict()}
             if isinstance(change, Put):
-                rows.setdefault(_INSERT, []).append({"node": self.node, **row})
+                rows.append((_INSERT, {"node": self.node, **row}))
             elif isinstance(change, Done):
-                rows.setdefault(_DELETE, []).append(row)
+                rows.append((_DELETE, row))
             elif isinstance(change, Sent):
-                rows.setdefault(_MOVE, []).append(row)
+                rows.append((_MOVE, row))
             elif isinstance(change, Back):
-                rows.setdefault(_MOVE, []).append({**row, "partition": None, "offset": None})
+                rows.append((_MOVE, {**row, "partition": None, "offset": None}))
         with self._transaction() as tx:
-            # A later change of one item may stand in the same batch as an earlier one.
-            for statement in (_INSERT, _MOVE, _DELETE):
-                if statement in rows:
-                    tx.execute(statement, rows[statement])
+            # In their order: one item may end, be put again and move in one batch.
+            for statement, group in groupby(rows, itemgetter(0)):
+                tx.execute(statement, [row for _, row in group])
             if read != self._read:
                 tx.execute(_READ, self._own(read=json.dumps(read)))
         self._read = read

@@ -93,24 +93,31 @@ class SpoolWriter:
         try:
             self._spool.write(changes)
             self._is_broken = False
-        except SpoolBroken as problem:
-            error = problem
-            if not self._is_broken:
-                _log.error("%s", problem)
-            self._is_broken = True
+        except Exception as problem:
+            # Whatever it was: the thread lives on, or every later submitter would wait for ever.
+            error = self._broken(problem)
             # Written twice they say the same as once.
             with self._wanted:
                 self._notes = notes + self._notes
         for _, kept in puts:
-            kept(error)
+            try:
+                kept(error)
+            except Exception:
+                _log.exception("a submitter could not be told that its jobs are kept")
 
     def _beat(self) -> None:
         try:
             beat = self._spool.beat(self._now_ms())
-        except SpoolBroken as problem:
-            if not self._is_broken:
-                _log.error("%s", problem)
-            self._is_broken = True
-            return
-        if beat.adopted is not None or beat.kept is not None:
-            self._on_beat(beat)
+            if beat.adopted is not None or beat.kept is not None:
+                self._on_beat(beat)
+        except Exception as problem:
+            self._broken(problem)
+
+    def _broken(self, problem: Exception) -> SpoolBroken:
+        is_known = isinstance(problem, SpoolBroken)
+        if not self._is_broken or not is_known:
+            _log.error("%s", problem, exc_info=None if is_known else problem)
+        self._is_broken = True
+        if isinstance(problem, SpoolBroken):
+            return problem
+        return SpoolBroken(f"the spool cannot be used: {problem}", "see the log for the error")
