@@ -45,6 +45,12 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "headrace(settings): broker settings for the headrace_broker fixtures"
     )
+    # pytest parses anew every module of a package that has a plugin, to rewrite its asserts. Ours
+    # says nothing by them, and imports much of itself late and in threads, where CPython 3.11
+    # breaks when two of them parse at once.
+    hook = config.pluginmanager.rewrite_hook
+    getattr(hook, "_must_rewrite", set()).discard("headrace")
+    getattr(hook, "_marked_for_rewrite_cache", {}).clear()
 
 
 def _settings(request: pytest.FixtureRequest) -> dict[str, object]:
