@@ -23,4 +23,4 @@ from headrace.spark import Json, Topic, pipeline
 def clicks_per_minute(clicks: DataFrame) -> DataFrame:
     pages = clicks.where("page NOT LIKE '/admin%'").withColumn("page", f.lower("page"))
     counts = pages.groupBy(f.window("at", "1 minute"), "page").count()
-    return counts.select("page", f.date_format("window.start", "HH:mm").alias("minute"), "count")
+    return counts.select("page", f.col("window.start").alias("minute"), "count")

@@ -24,7 +24,7 @@ def visits(views: DataFrame) -> DataFrame:
     found = views.groupBy("user", session).agg(f.count("page").alias("pages"))
     return found.select(
         "user",
-        f.date_format("session_window.start", "HH:mm").alias("began"),
-        f.date_format("session_window.end", "HH:mm").alias("ended"),
+        f.col("session_window.start").alias("began"),
+        f.col("session_window.end").alias("ended"),
         "pages",
     )

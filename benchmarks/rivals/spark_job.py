@@ -8,14 +8,14 @@ import tempfile
 import time
 import uuid
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 from benchmarks.spark_topics import create_topic
 
 LOCAL = "local[2]"
-# Of the rows that are written, two to a core and micro-batch.
-_FILES = 16
+# Of the rows that are written: four micro-batches, with one file for each core.
+_FILES = 8
+_FILES_PER_BATCH = 2
 
 
 @dataclass(frozen=True)
@@ -38,17 +38,20 @@ def main(job: Job) -> None:
     """Print the seconds of each run; a run that reads something else than is there ends it."""
     session = _session(job.jars)
     seconds = []
-    for _ in range(job.runs):
+    with tempfile.TemporaryDirectory() as folder:
         if job.mode == "sink":
-            took, (count, size) = _sink(session, job)
-        else:
-            begun = time.perf_counter()
-            count, size = _batch(session, job) if job.mode == "batch" else _stream(session, job)
-            took = time.perf_counter() - begun
-        seconds.append(took)
-        if (count, size) != (job.records, job.value_bytes):
-            raise SystemExit(f"read {count} records of {size} bytes: {job}")
-    session.stop()
+            _rows(session, job).write.parquet(f"{folder}/rows")
+        for _ in range(job.runs):
+            if job.mode == "sink":
+                took, (count, size) = _sink(session, job, f"{folder}/rows")
+            else:
+                begun = time.perf_counter()
+                count, size = _batch(session, job) if job.mode == "batch" else _stream(session, job)
+                took = time.perf_counter() - begun
+            seconds.append(took)
+            if (count, size) != (job.records, job.value_bytes):
+                raise SystemExit(f"read {count} records of {size} bytes: {job}")
+        session.stop()
     print(json.dumps({"seconds": seconds}))
 
 
@@ -99,7 +102,16 @@ def _stream(session: Any, job: Job) -> tuple[int, int]:
     return sum(count for count, _ in found), sum(size for _, size in found)
 
 
-def _sink(session: Any, job: Job) -> tuple[float, tuple[int, int]]:
+def _rows(session: Any, job: Job) -> Any:
+    """Rows with keys and values of a size, to be written to a topic."""
+    each = job.value_bytes // job.records
+    return session.range(0, job.records, 1, _FILES).selectExpr(
+        "CAST(CAST(id AS STRING) AS BINARY) AS key",
+        f"CAST(lpad(CAST(id AS STRING), {each}, md5(CAST(id AS STRING))) AS BINARY) AS value",
+    )
+
+
+def _sink(session: Any, job: Job, rows: str) -> tuple[float, tuple[int, int]]:
     """Write a stream of rows into a new topic: how long it took, and what is in the topic then.
 
     The rows come from files, which cost little. The connector's sink writes at least once; ours
@@ -110,18 +122,10 @@ def _sink(session: Any, job: Job) -> tuple[float, tuple[int, int]]:
     topic = f"written-{uuid.uuid4().hex[:8]}"
     bootstrap = job.options["kafka.bootstrap.servers"]
     create_topic(bootstrap, topic)
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary)
-        each = job.value_bytes // job.records
-        rows = session.range(0, job.records, 1, _FILES).selectExpr(
-            "CAST(CAST(id AS STRING) AS BINARY) AS key",
-            f"CAST(lpad(CAST(id AS STRING), {each}, md5(CAST(id AS STRING))) AS BINARY) AS value",
-        )
-        rows.write.parquet(str(folder / "rows"))
-        stream = session.readStream.schema(rows.schema).option("maxFilesPerTrigger", _FILES // 4)
-        stream = stream.parquet(str(folder / "rows"))
+    with tempfile.TemporaryDirectory() as checkpoint:
+        stream = session.readStream.schema("key BINARY, value BINARY")
+        stream = stream.option("maxFilesPerTrigger", _FILES_PER_BATCH).parquet(rows)
         options = {**job.options, "topic": topic}
-        checkpoint = str(folder / "checkpoint")
         begun = time.perf_counter()
         if job.format == "headrace":
             writer = exactly_once(

@@ -39,6 +39,14 @@ def test_a_group_goes_where_it_is_sent(headrace: Headrace, shop: str) -> None:
         assert committed(shop, "shop", "orders", 3) == expected, to
 
 
+def test_a_marker_of_a_sink_is_not_moved(headrace: Headrace, shop: str) -> None:
+    commit(shop, "headrace.sink.query.0", {("orders", 0): 4})
+    marker = "headrace.sink.query.0"
+    errors = headrace("group", "seek", marker, "--to", "latest", fails=True).stderr
+    assert "the number of the batch" in errors
+    assert committed(shop, "headrace.sink.query.0", "orders", 1) == [4]
+
+
 def test_a_duration_counts_back_from_now(headrace: Headrace, broker: BrokerThread) -> None:
     fill(broker.bootstrap, "orders", [3600], from_ms=round(time.time() * 1000) - 3_600_000)
     commit(broker.bootstrap, "shop", {("orders", 0): 3600})

@@ -14,6 +14,7 @@ from headrace.client.cluster import Cluster
 from headrace.client.leaders import Isolation
 from headrace.client.raw import OffsetOutOfRange, RawReader
 from headrace.client.security import Security
+from headrace.protocol.api.fetch import FetchRequest, PartitionData
 from headrace.protocol.batch import iter_records
 from headrace.protocol.errors import ErrorCode, KafkaError
 from headrace.testing import BrokerThread
@@ -138,3 +139,43 @@ def test_a_broker_that_comes_back_is_asked_again(broker: BrokerThread) -> None:
         found += [header.last_offset for fetched in answers for _, header in fetched.batches]
     assert found == sorted(set(found))
     assert found[-1] == 399
+
+
+@pytest.fixture
+def emptied(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether each of the next answers loses its records on the way, as a slow remote read's."""
+    answer = RawReader._answer
+    planned: list[bool] = []
+
+    def lossy(self: RawReader, request: FetchRequest) -> PartitionData | None:
+        data = answer(self, request)
+        if data is not None and planned and planned.pop(0):
+            data.records = b""
+        return data
+
+    monkeypatch.setattr(RawReader, "_answer", lossy)
+    return planned
+
+
+def test_an_answer_without_records_is_not_the_end(kafka: Kafka, emptied: list[bool]) -> None:
+    topic = kafka.topic("raw")
+    kafka.fill(topic, 5)
+    emptied += [True, True, False]
+    with reader(kafka.bootstrap, topic) as raw:
+        assert offsets(raw, 0, 5) == [0, 1, 2, 3, 4]
+    assert emptied == []
+
+
+def test_what_never_comes_is_believed_to_be_compacted(
+    headrace_kafka: Kafka,
+    emptied: list[bool],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr("headrace.client.raw.SILENCE_SECONDS", 0.05)
+    topic = headrace_kafka.topic("raw")
+    headrace_kafka.fill(topic, 5)
+    emptied += [True] * 100_000
+    with reader(headrace_kafka.bootstrap, topic) as raw:
+        assert offsets(raw, 2, 5) == []
+    assert "nothing is left of offsets 2 to 4" in caplog.text

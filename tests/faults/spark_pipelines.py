@@ -9,6 +9,8 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.spark.clusters import SETTINGS
+
 from headrace.spark import Folder, Pipeline, Table, Topic, pipeline
 from headrace.spark.homes import Home
 from headrace.spark.outputs import make_topics
@@ -24,6 +26,7 @@ KEYS = 10
 DATABASE = "sqlite:///rows.db"
 # A batch is small, so that there are many to be killed in.
 OPTIONS = {"maxOffsetsPerTrigger": "2000"}
+APART = 3000
 
 
 def parsed(records: DataFrame) -> DataFrame:
@@ -70,13 +73,24 @@ def kept(records: DataFrame) -> DataFrame:
     return parsed(records).select("n", "k")
 
 
-ALL: dict[str, Pipeline] = {each.name: each for each in (copied, counted, listed, summed, kept)}
+@pipeline(source=SOURCE, sink=Folder("once"), options=OPTIONS)
+def once(records: DataFrame) -> DataFrame:
+    from pyspark.sql import functions as f
+
+    # Every number comes a second time, in a later batch: only the state knows of the first.
+    twice = f.explode(f.array(f.col("n"), f.col("n") - APART)).alias("n")
+    return parsed(records).select(twice).where("n >= 0").dropDuplicates(["n"])
+
+
+ALL: dict[str, Pipeline] = {
+    each.name: each for each in (copied, counted, listed, summed, kept, once)
+}
 
 
 def main() -> None:
     """Run pipelines in one process until SIGTERM: BOOTSTRAP MASTER NAME..."""
     bootstrap, master, *names = sys.argv[1:]
-    spark = open_session("faults", master, {"spark.driver.memory": "1g"})
+    spark = open_session("faults", master, {"spark.driver.memory": "1g", **SETTINGS})
     runners = []
     for name in names:
         make_topics(ALL[name], {"bootstrap.servers": bootstrap})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -18,11 +19,23 @@ from typing import Any, Protocol
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.faults.spark_pipelines import KEYS, SOURCE
+from tests.spark.clusters import Cluster
 
 ROOT = Path(__file__).parents[2]
 PARTITIONS = 3
-WAIT_SECONDS = 240.0
+# Of a machine that has other things to do as well.
+WAIT_SECONDS = 600.0
 LOOK_SECONDS = 0.2
+# So long after a batch was begun, at the most, something is killed.
+PAUSE_SECONDS_MAX = 1.0
+LOCAL = "local[2,4]"
+
+# What the command line of each has in it.
+_MARKS = {
+    "jvm": "org.apache.spark.deploy.SparkSubmit",
+    "executor": "CoarseGrainedExecutorBackend",
+    "task": "pyspark.daemon",
+}
 
 
 class Broker(Protocol):
@@ -46,15 +59,17 @@ class SparkWorld:
         pipelines: Sequence[str],
         *,
         seed: int = 0,
-        master: str = "local[2,4]",
+        cluster: Cluster | None = None,
     ) -> None:
         self.chance = random.Random(seed)
         self.sent = 0
         self.kills: Counter[str] = Counter()
+        # Of the kills, those that came while a batch was being written.
+        self.interrupted = 0
         self._folder = folder
         self._broker = broker
         self._pipelines = list(pipelines)
-        self._master = master
+        self._cluster = cluster
         self._driver: subprocess.Popen[bytes] | None = None
         self._quiet = {"bootstrap.servers": broker.bootstrap, "log_level": 0}
         admin = AdminClient(self._quiet)
@@ -76,7 +91,8 @@ class SparkWorld:
         if self._driver is not None and self._driver.poll() is None:
             return
         command = [sys.executable, "-m", "tests.faults.spark_pipelines"]
-        command += [self._broker.bootstrap, self._master, *self._pipelines]
+        master = self._cluster.url if self._cluster else LOCAL
+        command += [self._broker.bootstrap, master, *self._pipelines]
         with (self._folder / "driver.log").open("ab") as log:
             self._driver = subprocess.Popen(
                 command,
@@ -87,38 +103,67 @@ class SparkWorld:
                 stderr=subprocess.STDOUT,
             )
 
-    def wait_for_batches(self, more: int = 1) -> None:
-        """Wait until every pipeline has finished so many batches more than now."""
+    def send_and_wait_for_batches(self, count: int, more: int) -> None:
+        """Send more and wait until every pipeline has finished so many batches after it."""
         wanted = {name: self.batch(name) + more for name in self._pipelines}
+        self.send(count)
         self._until(lambda: all(self.batch(name) >= wanted[name] for name in self._pipelines))
 
-    def batch(self, name: str) -> int:
-        """The last batch that a pipeline has finished."""
-        commits = self._folder / "home" / name / "v1" / "checkpoint" / "commits"
-        names = [path.name for path in commits.iterdir()] if commits.is_dir() else []
+    def send_and_wait_within_batch(self, count: int) -> None:
+        """Send more and wait until a pipeline writes a batch, and some time of it has passed."""
+        before = {name: self.batch(name) for name in self._pipelines}
+        self.send(count)
+        # One that has finished a batch was not seen writing it: it is that fast.
+        self._until(
+            lambda: self.is_busy() or any(self.batch(name) > before[name] for name in before)
+        )
+        assert self._driver is not None
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._driver.wait(self.chance.uniform(0, PAUSE_SECONDS_MAX))
+
+    def is_busy(self) -> bool:
+        """Whether a pipeline has begun a batch and not finished it."""
+        return any(self.batch(name, "offsets") > self.batch(name) for name in self._pipelines)
+
+    def batch(self, name: str, log: str = "commits") -> int:
+        """The last batch that a pipeline has finished, or begun by its log of offsets."""
+        folder = self._folder / "home" / name / "v1" / "checkpoint" / log
+        names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
         return max((int(each) for each in names if each.isdigit()), default=-1)
 
     def kill(self, what: str) -> None:
-        """Kill, without warning, the driver, its JVM, a process of its tasks, or the broker."""
+        """Kill the driver, its JVM, an executor, a process of its tasks, or the broker: kill -9."""
         assert self._driver is not None
-        self.kills[what] += 1
+        self.interrupted += self.is_busy()
         if what == "broker":
             self._broker.kill()
             self._broker.start()
-            return
-        family = list(_descendants(self._driver.pid))
-        if what == "driver":
+        elif what == "driver":
+            self._until(self._is_driving)
             self._driver.kill()
             self._driver.wait()
-        elif what == "jvm":
-            _kill([pid for pid, command in family if "java" in command.split("\0")[0]])
-            self._driver.wait(WAIT_SECONDS)
         else:
-            workers = [
-                pid for pid, command in family if "pyspark" in command and "daemon" in command
-            ]
-            # The first of them makes the others: without it, all of them are gone.
-            _kill(self.chance.sample(workers, k=min(1, len(workers))))
+            self._until(lambda: self._kill_one(_MARKS[what]))
+            if what == "jvm":
+                self._driver.wait(WAIT_SECONDS)
+        self.kills[what] += 1
+
+    def _is_driving(self) -> bool:
+        return self._driver is not None and self._driver.poll() is None
+
+    def _kill_one(self, mark: str) -> bool:
+        """Kill one of the processes whose command has this in it; False if there is none."""
+        assert self._driver is not None
+        above = (self._driver.pid, *(self._cluster.workers if self._cluster else ()))
+        found = [pid for top in above for pid, command in _descendants(top) if mark in command]
+        if not found:
+            return False
+        try:
+            # The first Python process makes the others: without it, all of them are gone.
+            os.kill(self.chance.choice(found), signal.SIGKILL)
+        except ProcessLookupError:
+            return False
+        return True
 
     def wait_until_done(self) -> None:
         """Wait until the outputs hold what the input makes; the driver is kept alive."""
@@ -178,7 +223,7 @@ class SparkWorld:
         elif name == "listed":
             seen = Counter(n for (n,) in self._rows("SELECT n FROM listed_v1"))
         else:
-            seen = Counter(self._parquet())
+            seen = Counter(self._parquet(name))
         missing_numbers = [number for number in numbers if not seen[number]]
         return missing_numbers, [number for number, times in seen.items() if times > 1]
 
@@ -220,10 +265,10 @@ class SparkWorld:
                     return []
                 raise
 
-    def _parquet(self) -> Iterator[int]:
+    def _parquet(self, name: str) -> Iterator[int]:
         import pyarrow.parquet as pq
 
-        for path in (self._folder / "kept" / "v1").glob("batch=*/**/*.parquet"):
+        for path in (self._folder / name / "v1").glob("batch=*/**/*.parquet"):
             yield from pq.ParquetFile(path).read(columns=["n"]).column("n").to_pylist()
 
 
@@ -245,11 +290,3 @@ def _descendants(pid: int) -> Iterator[tuple[int, str]]:
         except OSError:
             continue
         left += parents.get(child, [])
-
-
-def _kill(pids: Sequence[int]) -> None:
-    for pid in pids:
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            continue

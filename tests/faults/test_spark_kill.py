@@ -1,4 +1,4 @@
-"""Pipelines through kill -9 of the driver, of its tasks and of the broker: 0 lost, 0 double."""
+"""Pipelines through kill -9 of driver, executors, tasks and broker: 0 lost, 0 double."""
 
 from __future__ import annotations
 
@@ -10,25 +10,29 @@ import pytest
 from tests.apache_kafka import ApacheKafka
 from tests.faults.processes import BrokerProcess
 from tests.faults.spark_pipelines import ALL
-from tests.faults.spark_world import Broker, SparkWorld
+from tests.faults.spark_world import SparkWorld
+from tests.spark.clusters import spark_cluster
 
 pytestmark = pytest.mark.skipif(
     shutil.which("java") is None, reason="Java is not installed; Spark needs 17 or later"
 )
 
 SETTINGS = ("offsets.topic.num.partitions=4", "transaction.state.log.num.partitions=4")
-SHORT = ("copied", "summed", "kept")
-PER_KILL = 6000
-LONG_KILLS = 32
+# None of these can hide that a batch was written twice.
+SHORT = ("copied", "listed", "kept")
+# Two batches at the least.
+PER_KILL = 4000
+KINDS = ("driver", "jvm", "executor", "task", "broker")
+# Of each kind, in a run of the long form.
+LONG_KILLS = 7
 
 
 def kill_in_turn(world: SparkWorld, kinds: list[str], names: Sequence[str]) -> None:
-    """Kill something after a batch or two, with new input each time, and check at the end."""
+    """Kill something within a batch, with new input each time, and check at the end."""
     try:
         for kind in kinds:
-            world.send(PER_KILL)
-            world.start()
-            world.wait_for_batches(world.chance.choice([1, 2]))
+            world.send_and_wait_for_batches(PER_KILL, world.chance.choice([1, 2]))
+            world.send_and_wait_within_batch(PER_KILL)
             world.kill(kind)
         world.wait_until_done()
         world.stop()
@@ -42,6 +46,7 @@ def test_output_is_the_function_of_the_input_through_kills(tmp_path: Path) -> No
     with BrokerProcess(tmp_path / "data", settings=SETTINGS) as broker:
         world = SparkWorld(tmp_path, broker, SHORT)
         kill_in_turn(world, ["task", "broker", "driver"], SHORT)
+        assert world.kills == {"task": 1, "broker": 1, "driver": 1}
 
 
 @pytest.mark.long
@@ -49,16 +54,16 @@ def test_output_is_the_function_of_the_input_through_kills(tmp_path: Path) -> No
 @pytest.mark.parametrize("kind", ["headrace", "apache"])
 def test_many_kills_over_one_run(tmp_path: Path, kind: str) -> None:
     settings = dict(setting.split("=") for setting in SETTINGS)
-    broker: Broker
-    with (
+    made = (
         BrokerProcess(tmp_path / "data", settings=SETTINGS)
         if kind == "headrace"
         else ApacheKafka(settings=settings)
-    ) as broker:
-        world = SparkWorld(tmp_path, broker, list(ALL), seed=1)
-        kinds = [
-            world.chance.choice(["driver", "jvm", "task", "task", "broker"])
-            for _ in range(LONG_KILLS)
-        ]
+    )
+    with made as broker, spark_cluster(tmp_path) as cluster:
+        world = SparkWorld(tmp_path, broker, list(ALL), seed=1, cluster=cluster)
+        kinds = [*KINDS] * LONG_KILLS
+        world.chance.shuffle(kinds)
         kill_in_turn(world, kinds, list(ALL))
+        assert world.kills == dict.fromkeys(KINDS, LONG_KILLS)
         assert world.kills.total() >= 30
+        assert world.interrupted >= 10

@@ -87,13 +87,36 @@ def test_a_folder_is_switched_and_dropped(
 ) -> None:
     for version in ("v1", "v2"):
         (tmp_path / "kept" / version).mkdir(parents=True)
-    there = ["-b", headrace_kafka.bootstrap]
+    there = ["-b", headrace_kafka.bootstrap, "--home", str(tmp_path / "home")]
     for version in ("1", "2"):
         assert cli.run(["pipeline", "switch", f"{module}:kept", "--to", version, *there]) == 0
         assert (tmp_path / "kept" / "live").resolve().name == f"v{version}"
-    home = ["--home", str(tmp_path / "home")]
-    drop = ["pipeline", "drop", f"{module}:kept", *there, *home, "--version"]
+    kept = Home(tmp_path / "home", "kept", 1)
+    elsewhere = tmp_path / "elsewhere" / "v1"
+    for checkpoint in (elsewhere, elsewhere.with_name("v1-letters")):
+        checkpoint.mkdir(parents=True)
+    kept.write_state({"state": "finished", "checkpoint": str(elsewhere)})
+    drop = ["pipeline", "drop", f"{module}:kept", *there, "--version"]
     assert cli.run([*drop, "2"]) == 1
     assert "is live" in capsys.readouterr().err
     assert cli.run([*drop, "1"]) == 0
     assert not (tmp_path / "kept" / "v1").exists()
+    # Its checkpoint as well, wherever it was: a new run must not go on from there.
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+    assert not kept.folder.exists()
+
+
+def test_half_a_version_is_neither_run_nor_made_live(
+    module: str, headrace_kafka: Kafka, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = [f"{module}:kept", "-b", headrace_kafka.bootstrap, "--home", str(tmp_path / "home")]
+    (tmp_path / "kept" / "v1").mkdir(parents=True)
+    home = Home(tmp_path / "home", "kept", 1)
+    home.write_state({"state": "dropping"})
+    assert cli.run(["pipeline", "run", *target]) == 1
+    assert "is half dropped" in capsys.readouterr().err
+    home.write_state({"state": "stopped", "is_bounded": True})
+    assert cli.run(["pipeline", "switch", *target]) == 1
+    assert "has not come to its end: it is stopped" in capsys.readouterr().err
+    assert cli.run(["pipeline", "switch", *target, "--force"]) == 0
+    assert (tmp_path / "kept" / "live").resolve().name == "v1"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -26,13 +26,13 @@ from headrace.protocol.errors import KafkaError
 from headrace.protocol.records import Record
 from headrace.spark import compiled, plain
 from headrace.spark.columns import ALWAYS, HEADERS, arrow_schema, schema
-from headrace.spark.decoder import Build, Unpacker, best_build
+from headrace.spark.decoder import Build, Unpacker, best_build, cuts
 
 ALL = (*ALWAYS, HEADERS)
-BUILDS = pytest.mark.parametrize("build", [compiled.build, plain.build])
+BUILDS = pytest.mark.parametrize("build", [compiled.Builder(), plain.build])
 
 
-def rows(batches: Sequence[Any]) -> list[Row]:
+def rows(batches: Iterable[Any]) -> list[Row]:
     """Rows with timestamps in microseconds, as they are in the buffers."""
     found: list[Row] = []
     for batch in batches:
@@ -55,8 +55,9 @@ def decode(
     bytes_max: int = 1,
 ) -> list[Row]:
     unpacker = Unpacker(bytes_max)
+    # One after the other: each is good until the next is made.
     return rows(
-        [build(chunk, columns, "clicks", 3, first, end) for chunk in unpacker.chunks(fetched)]
+        build(chunk, columns, "clicks", 3, first, end) for chunk in unpacker.chunks(fetched)
     )
 
 
@@ -87,6 +88,20 @@ def outcome(build: Build, log: bytearray) -> list[Row] | str:
         return "refused"
 
 
+@settings(deadline=None)
+@given(logs(), st.integers(1, 7))
+def test_a_chunk_of_too_many_rows_is_cut(log: Log, rows_max: int) -> None:
+    found: list[Row] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("headrace.spark.decoder.ROWS_MAX", rows_max)
+        for chunk in Unpacker().chunks(log.fetched):
+            for low, high in cuts(chunk, 0, 2**62):
+                part = rows([plain.build(chunk, ALL, "clicks", 3, low, high)])
+                assert len(part) <= rows_max
+                found += part
+    assert found == log.rows
+
+
 @settings(deadline=None, max_examples=500)
 @given(logs(), st.data())
 def test_what_is_malformed_is_refused_by_both_alike(log: Log, data: st.DataObject) -> None:
@@ -98,7 +113,7 @@ def test_what_is_malformed_is_refused_by_both_alike(log: Log, data: st.DataObjec
     at = data.draw(st.integers(position + HEADER_BYTES, position + header.size - 1))
     log.data[at] ^= data.draw(st.integers(1, 255))
     seal(log.data, position)
-    assert outcome(compiled.build, log.data) == outcome(plain.build, log.data)
+    assert outcome(compiled.Builder(), log.data) == outcome(plain.build, log.data)
 
 
 @BUILDS
@@ -120,6 +135,16 @@ def test_a_wrong_count_is_refused(build: Build, count: int) -> None:
 
 
 @BUILDS
+def test_more_records_than_bytes_are_refused_before_room_is_made(build: Build) -> None:
+    count = 2**31 - 1
+    data = build_batch([Record(0, 1, b"k", b"value")], last_offset=count - 1)
+    struct.pack_into(">i", data, RECORD_COUNT_AT, count)
+    seal(data, 0)
+    with pytest.raises(KafkaError, match=f"{count} records do not fit in 13 bytes"):
+        decode(build, Fetched(memoryview(data), list(iter_headers(data)), [], 0))
+
+
+@BUILDS
 def test_no_header_is_null_as_in_the_official_connector(build: Build) -> None:
     data = build_batch([Record(0, 1, None, None), Record(1, 1, None, None, [("a", None)])])
     found = decode(build, Fetched(memoryview(data), list(iter_headers(data)), [], 0), [HEADERS])
@@ -133,4 +158,4 @@ def test_columns_are_those_that_spark_expects(spark: Any) -> None:
 
 
 def test_the_compiled_decoder_is_the_one_in_use() -> None:
-    assert best_build() is compiled.build
+    assert isinstance(best_build(), compiled.Builder)

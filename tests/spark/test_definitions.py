@@ -6,9 +6,12 @@ from typing import Any
 
 import pytest
 
+from headrace.client.groups import MARKERS
 from headrace.spark import Folder, Json, Pipeline, Source, Table, Topic, pipeline
+from headrace.spark.client_settings import settings_of, shared_by_both
 from headrace.spark.comparing import compare_sorted
 from headrace.spark.definitions import ONLY
+from headrace.spark.markers import PREFIX
 from headrace.spark.pipeline_errors import PipelineError, SinkError
 from headrace.spark.progress import has_reached, read_progress, seconds_left
 from headrace.spark.sink_options import read_options
@@ -99,6 +102,19 @@ def test_options_go_by_the_official_names() -> None:
     assert options.settings["acks"] == "all"
 
 
+def test_settings_of_clients_go_to_the_side_that_knows_them() -> None:
+    given = {"compression.type": "lz4", "fetch.max.bytes": "1000000", "sasl.mechanism": "PLAIN"}
+    assert set(settings_of(given, "producer")) == {"compression.type", "sasl.mechanism"}
+    assert set(settings_of(given, "consumer")) == {"fetch.max.bytes", "sasl.mechanism"}
+    assert shared_by_both(given) == {"sasl.mechanism": "PLAIN"}
+    with pytest.raises(PipelineError, match=r"compression\.typ\b"):
+        settings_of({"compression.typ": "lz4"}, "consumer")
+
+
+def test_whoever_measures_lag_knows_a_sinks_markers() -> None:
+    assert f"{PREFIX}." == MARKERS
+
+
 def test_times_from_batch_to_batch() -> None:
     assert trigger_seconds("10 seconds") == 10
     assert trigger_seconds("1 minute") == 60
@@ -110,12 +126,13 @@ def test_times_from_batch_to_batch() -> None:
 def test_progress_knows_what_is_left() -> None:
     report = (
         '{"batchId": 3, "processedRowsPerSecond": 50.0, "numInputRows": 10, "sources": '
-        '[{"endOffset": {"t": {"0": 60, "1": 150}}, "metrics": {"lagRecords": "5"}}]}'
+        '[{"endOffset": {"t": {"0": 60, "1": 150}}, "latestOffset": '
+        '{"t": {"0": 100, "1": 150}, "headrace.lag": {"records": 40, "seconds": 1.5}}}]}'
     )
     ends = {"t": {"0": 100, "1": 100}}
     progress = read_progress(report, {"t": {"0": 10, "1": 0}}, ends)
     assert (progress.batch, progress.done, progress.total) == (3, 150, 190)
-    assert progress.lag == {"lagRecords": "5"}
+    assert progress.lag == {"records": 40, "seconds": 1.5}
     assert seconds_left(progress) == 0.8
     assert not has_reached(report, ends)
     assert has_reached(report, {"t": {"0": 60, "1": 100, "2": 0}})

@@ -70,8 +70,8 @@ def test_clicks_are_filtered_and_counted(spark: SparkSession, shared: Kafka) -> 
     )
     run_pipeline(spark, shared, example("clicks").clicks_per_minute, Path("home"))
     assert objects(shared, "clicks_per_minute", 2) == [
-        {"page": "/home", "minute": "03:01", "count": 1},
-        {"page": "/home", "minute": "03:00", "count": 2},
+        {"page": "/home", "minute": "2026-01-02T03:01:00.000Z", "count": 1},
+        {"page": "/home", "minute": "2026-01-02T03:00:00.000Z", "count": 2},
     ]
 
 
@@ -121,10 +121,11 @@ def test_visits_are_sessions(spark: SparkSession, shared: Kafka) -> None:
         [{"user": user, "page": "/", "at": f"2026-01-02T{at}:00Z"} for user, at in views],
     )
     run_pipeline(spark, shared, made, Path("home"))
-    assert rows_of("visits.db", "SELECT * FROM visits_v1 ORDER BY user, began") == [
-        ("a", "03:00", "03:09", 2),
-        ("a", "03:20", "03:25", 1),
-        ("b", "03:01", "03:06", 1),
+    found = rows_of("visits.db", "SELECT * FROM visits_v1 ORDER BY user, began")
+    assert [(user, began[:16], ended[:16], pages) for user, began, ended, pages in found] == [
+        ("a", "2026-01-02 03:00", "2026-01-02 03:09", 2),
+        ("a", "2026-01-02 03:20", "2026-01-02 03:25", 1),
+        ("b", "2026-01-02 03:01", "2026-01-02 03:06", 1),
     ]
 
 

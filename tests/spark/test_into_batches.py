@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -84,10 +86,36 @@ def test_who_writes_the_same_batch_at_the_same_time_writes_it_once(
     spark: SparkSession, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Both have looked before either has written.
-    monkeypatch.setattr(SqlTarget, "_last", lambda *_: None)
-    for _ in range(2):
+    met = threading.Barrier(2, timeout=60)
+
+    def look(*_: object) -> None:
+        met.wait()
+
+    monkeypatch.setattr(SqlTarget, "_last", look)
+
+    def write() -> None:
         into_sql(url, "numbers", name="test")(spark.createDataFrame([(1,), (2,)], "n INT"), 0)
+
+    with ThreadPoolExecutor(2) as pool:
+        for each in [pool.submit(write) for _ in range(2)]:
+            each.result(120)
     assert query(url, "SELECT n FROM numbers ORDER BY n") == [(1,), (2,)]
+
+
+def test_a_batch_may_go_into_two_tables(spark: SparkSession, url: str) -> None:
+    for batch in range(2):
+        for table in ("orders", "lines"):
+            frame = spark.createDataFrame([(batch,)], "n INT")
+            for _ in range(2):
+                into_sql(url, table, name="test")(frame, batch)
+    for table in ("orders", "lines"):
+        assert query(url, f"SELECT n FROM {table} ORDER BY n") == [(0,), (1,)]
+
+
+def test_a_row_without_its_key_is_refused_in_words(spark: SparkSession, tmp_path: Path) -> None:
+    write = into_sql(f"sqlite:///{tmp_path}/x.db", "t", keys=["id"], name="test")
+    with pytest.raises(SinkError, match=r"no 'id', which is a key of t.*IS NOT NULL"):
+        write(spark.createDataFrame([(None, 1)], "id STRING, n INT"), 0)
 
 
 def test_mode_replace_keeps_only_the_last_batch(spark: SparkSession, url: str) -> None:
@@ -108,6 +136,31 @@ def test_a_batch_that_fails_leaves_nothing(spark: SparkSession, tmp_path: Path) 
     assert sqlite3.connect(tmp_path / "rows.db").execute("SELECT x FROM t").fetchall() == [
         ("fine",)
     ]
+
+
+@pytest.mark.parametrize("sink", ["table", "folder"])
+def test_a_batch_with_state_that_is_there_already_is_passed_over(
+    spark: SparkSession, tmp_path: Path, sink: str
+) -> None:
+    url = f"sqlite:///{tmp_path}/rows.db"
+    write_numbers(tmp_path / "in", "a.txt", 0)
+    counts = rows(spark, tmp_path / "in").groupBy("k").count()
+    write = (
+        into_sql(url, "counts", keys=["k"])
+        if sink == "table"
+        else into_parquet(str(tmp_path / "out"))
+    )
+    stream = counts.writeStream.foreachBatch(write).outputMode("update")
+    writer = stream.option("checkpointLocation", str(tmp_path / "checkpoint"))
+    run_to_end(writer)
+    forget_last_batch(tmp_path / "checkpoint")
+    write_numbers(tmp_path / "in", "b.txt", COUNT)
+    run_to_end(writer)
+    if sink == "table":
+        assert query(url, "SELECT sum(count) FROM counts") == [(2 * COUNT,)]
+    else:
+        found = spark.read.parquet(str(tmp_path / "out")).groupBy("batch").sum("count").collect()
+        assert sorted(tuple(row) for row in found) == [(0, COUNT), (1, 2 * COUNT)]
 
 
 def test_wrong_use_is_refused_with_a_hint(spark: SparkSession, tmp_path: Path) -> None:
@@ -137,9 +190,11 @@ def test_a_batch_is_a_folder_that_appears_whole(spark: SparkSession, tmp_path: P
     assert {row.batch for row in found.select("batch").distinct().collect()} == {0, 1}
     assert (out / "batch=0" / "k=3").is_dir()
     with pytest.raises(SinkError, match="another query"):
+        into_parquet(str(out), name="other")(found.drop("batch"), 2)
+    with pytest.raises(SinkError, match="column 'batch' would be hidden"):
         into_parquet(str(out), name="other")(found, 2)
     owner = (out / "_headrace.json").read_text()
     writer_name = owner.split('"')[3]
     (out / "batch=0").rename(out / "_gone")
     with pytest.raises(CheckpointTooOld):
-        into_parquet(str(out), name=writer_name)(found, 0)
+        into_parquet(str(out), name=writer_name)(found.drop("batch"), 0)

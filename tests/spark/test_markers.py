@@ -28,7 +28,9 @@ def test_an_output_ahead_of_the_checkpoint_is_refused() -> None:
 
 
 def test_every_task_of_a_query_has_a_name_of_its_own() -> None:
-    assert marker_name("q", 1) != marker_name("q", 11) != marker_name("q1", 1)
+    tasks = [("q", 1), ("q", 11), ("q1", 1)]
+    names = [marker_name(*task, topic) for task in tasks for topic in (None, "t", "u")]
+    assert len(set(names)) == len(names)
 
 
 def test_the_same_query_in_another_run_has_the_same_fingerprint() -> None:

@@ -7,11 +7,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from confluent_kafka import Producer
 from tests.client.kafkas import Kafka, until
 from tests.spark.reruns import forget_last_batch
 from tests.spark.runs import make_runner, objects, run_pipeline, send
 
-from headrace.spark import Json, Pipeline, Topic, live_topic, pipeline, register
+from headrace.spark import (
+    Json,
+    Pipeline,
+    Source,
+    Topic,
+    latest_by_key,
+    live_topic,
+    pipeline,
+    register,
+    windows,
+)
 from headrace.spark.aliases import live_version, make_live
 from headrace.spark.comparing import compare
 from headrace.spark.outputs import drop_output, output_exists
@@ -43,7 +54,7 @@ def test_values_are_typed_and_bad_ones_become_dead_letters_once(
 ) -> None:
     source, sink = kafka.topic("typed", 2), kafka.topic("typed-out", 2)
     send(kafka, source, [{"user": f"u{number}", "amount": number} for number in range(20)])
-    send(kafka, source, ["not JSON", {"amount": 1}, {"user": "u", "amount": "much"}])
+    send(kafka, source, ["not JSON", {"amount": 1}, {"user": "u", "amount": "much"}, " ", "null"])
     made = define(source, sink)
     state = run_pipeline(spark, kafka, made, tmp_path)
     assert (state["state"], state["error"], state["restarts"]) == ("finished", None, 0)
@@ -53,10 +64,12 @@ def test_values_are_typed_and_bad_ones_become_dead_letters_once(
     run_pipeline(spark, kafka, made, tmp_path)
     found = {row["user"]: row["amount"] for row in objects(kafka, sink, 21)}
     assert found == {**{f"u{number}": 2.0 * number for number in range(20)}, "last": 0.0}
-    letters = {it.value(): dict(it.headers()) for it in kafka.read(f"{source}.dlq", 4)}
+    letters = {it.value(): dict(it.headers()) for it in kafka.read(f"{source}.dlq", 6)}
     assert set(letters) == {
         b"not JSON",
         b"also bad",
+        b" ",
+        b"null",
         b'{"amount": 1}',
         b'{"user": "u", "amount": "much"}',
     }
@@ -69,9 +82,80 @@ def test_values_are_typed_and_bad_ones_become_dead_letters_once(
     for topic in (sink, f"{source}.dlq"):
         kafka.fill(topic, 1, word="end")
     assert len(kafka.read(sink, 22)) == 22
-    assert len(kafka.read(f"{source}.dlq", 5)) == 5
+    assert len(kafka.read(f"{source}.dlq", 7)) == 7
     committed = [kafka.committed(group_of(made), source, number) or 0 for number in range(2)]
-    assert sum(committed) == 25
+    assert sum(committed) == 27
+
+
+def test_a_backlog_is_read_in_batches_that_a_bar_can_follow(
+    spark: SparkSession, headrace_kafka: Kafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(windows, "RECORDS_PER_BATCH", 4)
+    monkeypatch.setattr(windows, "RECORDS_PER_SECOND", 4)
+    kafka = headrace_kafka
+    source, sink = kafka.topic("backlog"), kafka.topic("backlog-out")
+    kafka.fill(source, 10)
+
+    def backlog(records: DataFrame) -> DataFrame:
+        return records.select("value")
+
+    made = define(source, sink, backlog, value=None, sink=sink)
+    state = run_pipeline(spark, kafka, made, tmp_path)
+    assert (state["batch"], state["done"], state["total"]) == (2, 10, 10)
+    assert state["lag"]["records"] == 0
+    assert len(kafka.read(sink, 10)) == 10
+
+
+def test_rows_that_change_between_two_runs_of_a_batch_are_neither_lost_nor_doubled(
+    spark: SparkSession, headrace_kafka: Kafka, tmp_path: Path
+) -> None:
+    kafka = headrace_kafka
+    orders, people, sink = (kafka.topic(name) for name in ("orders", "people", "named"))
+    send(kafka, orders, [{"user": "1", "amount": number} for number in range(3)])
+    send(kafka, people, [{"id": "1", "name": "Ada"}], key="id")
+
+    def named(orders: DataFrame, people: DataFrame) -> DataFrame:
+        return orders.join(people.select("id", "name"), orders.user == people.id).select(
+            "amount", "name"
+        )
+
+    made = pipeline(
+        source={
+            "orders": Source(orders, VALUE),
+            "people": Source(people, Json("id STRING, name STRING"), latest=True),
+        },
+        sink=Topic(sink),
+        tasks=8,
+    )(named)
+    run_pipeline(spark, kafka, made, tmp_path)
+    forget_last_batch(tmp_path / made.name / "v1" / "checkpoint")
+    # Parted by what they hold, the rows would go to other tasks now, which have written nothing;
+    # and a value that cannot be read does not take away the one before it.
+    send(kafka, people, [{"id": "1", "name": "Eva"}], key="id")
+    producer = Producer(kafka.quiet)
+    producer.produce(people, "not JSON", "1")
+    assert producer.flush(60) == 0
+    send(kafka, orders, [{"user": "1", "amount": 3}])
+    run_pipeline(spark, kafka, made, tmp_path)
+    kafka.fill(sink, 1, word="end")
+    found = [it.value() for it in kafka.read(sink, 5)]
+    texts = [b'{"amount":%d.0,"name":"%s"}' % (n, b"Eva" if n == 3 else b"Ada") for n in range(4)]
+    assert sorted(found) == sorted([*texts, b"end0"])
+    assert [it.value() for it in kafka.read(f"{people}.dlq", 1)] == [b"not JSON"]
+
+
+def test_a_key_that_moved_to_another_partition_is_where_it_was_written_last(
+    spark: SparkSession,
+) -> None:
+    schema = "key STRING, value STRING, partition INT, offset BIGINT, timestamp BIGINT"
+    rows = [
+        ("moved", "old", 2, 999, 10), ("moved", "new", 1, 10, 20),
+        ("gone", "old", 2, 998, 10), ("gone", None, 1, 11, 20),
+        # Within a partition the order is that of the log, whatever the clocks say.
+        ("still", "old", 0, 1, 50), ("still", "new", 0, 2, 40),
+    ]  # fmt: skip
+    found = latest_by_key(spark.createDataFrame(rows, schema)).collect()
+    assert {row.key: row.value for row in found} == {"moved": "new", "still": "new"}
 
 
 def test_a_pipeline_that_fails_starts_again_and_stops_when_asked(

@@ -10,7 +10,7 @@ from tests.client.kafkas import Kafka, until, values
 from tests.spark.reruns import forget_last_batch, run_to_end
 
 from headrace.spark import exactly_once, register
-from headrace.spark.markers import marker_name, read_marker
+from headrace.spark.markers import marker_name
 from headrace.spark.pipeline_errors import PlanChanged, SinkError
 
 if TYPE_CHECKING:
@@ -76,7 +76,6 @@ def test_a_batch_that_failed_half_way_is_completed(
     write_numbers(tmp_path / "in", "a.txt", 0)
     flag = tmp_path / "fail"
     flag.touch()
-    settings = headrace_kafka.quiet
 
     def fail_after_others(value: str) -> str:
         from pyspark import TaskContext
@@ -88,9 +87,11 @@ def test_a_batch_that_failed_half_way_is_completed(
         query = context.getLocalProperty("sql.streaming.queryId")
         assert query is not None
         others = [
-            marker_name(query, task) for task in range(TASKS) if task != context.partitionId()
+            marker_name(query, task, topic)
+            for task in range(TASKS)
+            if task != context.partitionId()
         ]
-        until(lambda: all(read_marker(settings, name) is not None for name in others))
+        until(lambda: all(headrace_kafka.committed(name, topic) is not None for name in others))
         raise RuntimeError("this task fails after the others have written")
 
     failing = f.udf(fail_after_others, "string")

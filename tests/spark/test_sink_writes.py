@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,7 +10,7 @@ import pyarrow as pa
 import pytest
 from tests.client.kafkas import Kafka, values
 
-from headrace.spark.markers import marker_name, read_marker
+from headrace.spark.markers import marker_name
 from headrace.spark.pipeline_errors import CheckpointTooOld, SinkError
 from headrace.spark.sink import write_once
 from headrace.spark.sink_options import SinkOptions, read_options
@@ -34,7 +35,7 @@ def test_a_batch_that_runs_again_is_passed_over(kafka: Kafka) -> None:
     assert write_once(sink, topic, 0, 1, iter([batch("c")])).records == 1
     assert write_once(sink, topic, 1, 1, iter([batch("other task")])).records == 1
     assert values(kafka.read(topic, 4)) == ["a", "b", "c", "other task"]
-    assert kafka.committed(marker_name(topic, 0), topic) == 1
+    assert kafka.committed(marker_name(topic, 0, topic), topic) == 1
     with pytest.raises(CheckpointTooOld):
         write_once(sink, topic, 0, 0, iter([batch("a")]))
 
@@ -49,7 +50,7 @@ def test_a_task_that_fails_leaves_nothing_and_is_written_by_the_next(kafka: Kafk
 
     with pytest.raises(OSError, match="gone"):
         write_once(sink, topic, 0, 0, breaks())
-    assert read_marker(sink.settings, marker_name(topic, 0)) is None
+    assert kafka.committed(marker_name(topic, 0, topic), topic) is None
     write_once(sink, topic, 0, 0, iter([batch("a", "b")]))
     assert values(kafka.read(topic, 2)) == ["a", "b"]
 
@@ -57,7 +58,7 @@ def test_a_task_that_fails_leaves_nothing_and_is_written_by_the_next(kafka: Kafk
 def test_an_older_attempt_is_fenced_and_cannot_commit(kafka: Kafka) -> None:
     topic = kafka.topic("zombie")
     sink = options(kafka, topic)
-    name = marker_name(topic, 0)
+    name = marker_name(topic, 0, topic)
     with SinkTransaction(sink.settings, name) as zombie:
         # Large enough to be sent at once: its transaction is open at the broker.
         zombie.send(topic, batch(*["zombie" * 100_000] * 8))
@@ -65,13 +66,13 @@ def test_an_older_attempt_is_fenced_and_cannot_commit(kafka: Kafka) -> None:
         with pytest.raises(SinkError):
             zombie.commit(topic, 0)
     assert values(kafka.read(topic, 1)) == ["newer"]
-    assert read_marker(sink.settings, name) == 0
+    assert kafka.committed(name, topic) == 0
 
 
 def test_a_task_without_rows_asks_nobody(kafka: Kafka) -> None:
     topic = kafka.topic("empty")
     assert write_once(options(kafka, topic), topic, 0, 0, iter([batch()])).records == 0
-    assert kafka.committed(marker_name(topic, 0), topic) is None
+    assert kafka.committed(marker_name(topic, 0, topic), topic) is None
 
 
 def test_rows_name_their_topic_partition_key_and_headers(kafka: Kafka) -> None:
@@ -147,6 +148,38 @@ def test_what_the_broker_refuses_is_explained(headrace_kafka: Kafka) -> None:
     rows = batch("x", partition=pa.array([3], pa.int32()))
     with pytest.raises(SinkError, match="names partition 3"):
         write_once(sink, topic, 0, 0, iter([rows]))
+
+
+@pytest.mark.parametrize("compression", ["none", "lz4"])
+def test_a_topic_of_small_messages_is_written_in_smaller_batches(
+    kafka: Kafka, compression: str
+) -> None:
+    topic = kafka.topic("small", config={"max.message.bytes": "3000"})
+    given = {"bootstrap": kafka.bootstrap, "topic": topic, "kafka.compression.type": compression}
+    texts = [random.Random(number).randbytes(300).hex() for number in range(200)]
+    rows = [batch(*texts[:150]), batch(*texts[150:])]
+    assert write_once(read_options(given), topic, 0, 0, iter(rows)).records == 200
+    assert values(kafka.read(topic, 200)) == texts
+
+
+def test_batches_are_no_larger_than_asked(headrace_kafka: Kafka) -> None:
+    topic = headrace_kafka.topic("small", config={"max.message.bytes": "3000"})
+    given = {"bootstrap": headrace_kafka.bootstrap, "topic": topic, "kafka.batch.size": "2500"}
+    sink = read_options(given)
+    with SinkTransaction(sink.settings, marker_name(topic, 0, topic)) as transaction:
+        transaction.send(topic, batch(*["x" * 100] * 100))
+        transaction.commit(topic, 0)
+        # Nothing was refused on the way.
+        assert transaction._sending.limit_bytes == 2500
+    assert len(headrace_kafka.read(topic, 100)) == 100
+
+
+def test_two_topics_of_one_batch_are_both_written(headrace_kafka: Kafka) -> None:
+    first, second = headrace_kafka.topic("first"), headrace_kafka.topic("second")
+    for topic in (first, second):
+        written = write_once(options(headrace_kafka, topic), "q", 0, 7, iter([batch(topic)]))
+        assert written.records == 1
+        assert values(headrace_kafka.read(topic, 1)) == [topic]
 
 
 def test_a_row_without_a_topic_is_refused(headrace_kafka: Kafka) -> None:

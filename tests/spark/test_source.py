@@ -140,6 +140,8 @@ def test_a_compacted_topic_is_read_as_by_a_plain_consumer(
         after = consume(kafka, topic)
     # The cleaner may run on meanwhile: what it keeps must be there, and nothing that never was.
     assert set(map(str, after)) <= set(map(str, found)) <= set(map(str, before))
+    # Nor is one read twice where tasks meet.
+    assert len(set(map(str, found))) == len(found)
 
 
 def test_only_named_columns_are_built(headrace_kafka: Kafka, spark: SparkSession) -> None:
@@ -216,7 +218,11 @@ def test_streams_of_a_session_write_into_a_map_for_many_threads(
     topic = headrace_kafka.topic("shared")
     headrace_kafka.fill(topic, 10)
     register(spark)
-    options = {"startingOffsets": "earliest", "bootstrap": headrace_kafka.bootstrap, "subscribe": topic}
+    options = {
+        "startingOffsets": "earliest",
+        "bootstrap": headrace_kafka.bootstrap,
+        "subscribe": topic,
+    }
     stream_all(spark, options, tmp_path, ["value"])
     manager = spark._jsparkSession.sessionState().dataSourceManager()
     shared = manager.lookupDataSource("headrace").dataSourceCls().envVars()

@@ -93,12 +93,30 @@ def test_spark_4_1_has_our_own_cap(kafka: Kafka) -> None:
     topic = kafka.topic("stream")
     kafka.fill(topic, 5)
     found = reader(kafka, subscribe=topic, maxOffsetsPerTrigger="3")
-    # It asks for the end before it says where it begins, so the first one has no cap.
+    # The first has no cap: with availableNow it is the only one.
     first = found.latestOffset()
     assert first == {topic: {"0": 5}}
     assert offsets(found, found.initialOffset(), first) == [0, 1, 2, 3, 4]
     kafka.fill(topic, 5)
     assert found.latestOffset() == {topic: {"0": 8}}
+
+
+def test_spark_4_1_caps_a_query_that_goes_on(kafka: Kafka) -> None:
+    topic = kafka.topic("stream")
+    kafka.fill(topic, 9)
+    found = reader(kafka, subscribe=topic, maxOffsetsPerTrigger="3")
+    # So it shows where the query was when it ended.
+    assert found.partitions({topic: {"0": 4}}, {topic: {"0": 4}}) == []
+    assert found.latestOffset() == {topic: {"0": 7}}
+
+
+def test_spark_4_1_begins_at_the_end_that_was_when_it_asked(kafka: Kafka) -> None:
+    topic = kafka.topic("stream")
+    kafka.fill(topic, 5)
+    found = reader(kafka, subscribe=topic, startingOffsets="latest")
+    assert found.latestOffset() == {topic: {"0": 5}}
+    kafka.fill(topic, 5)
+    assert found.initialOffset() == {topic: {"0": 5}}
 
 
 def test_too_little_is_waited_for_until_its_time(kafka: Kafka) -> None:
@@ -129,6 +147,20 @@ def test_new_partitions_are_read_from_their_beginning(kafka: Kafka) -> None:
     assert offsets(found, start, end) == [0, 1, 2]
 
 
+@pytest.fixture
+def quickly_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is not there is believed gone soon."""
+    for module in ("headrace.spark.logs", "headrace.client.raw"):
+        monkeypatch.setattr(f"{module}.GONE_SECONDS", 0.3)
+
+
+def delete(kafka: Kafka, topic: str) -> None:
+    admin = AdminClient(kafka.quiet)
+    admin.delete_topics([topic])[topic].result(TIMEOUT_SECONDS)
+    until(lambda: topic not in admin.list_topics(timeout=TIMEOUT_SECONDS).topics)
+
+
+@pytest.mark.usefixtures("quickly_gone")
 def test_a_deleted_topic_is_a_loss(kafka: Kafka) -> None:
     kept, gone = kafka.topic("stream"), kafka.topic("stream")
     kafka.fill(kept, 2)
@@ -137,13 +169,49 @@ def test_a_deleted_topic_is_a_loss(kafka: Kafka) -> None:
     strict = reader(kafka, subscribe=names)
     lenient = reader(kafka, subscribe=names, failOnDataLoss="false")
     start = strict.initialOffset()
-    admin = AdminClient(kafka.quiet)
-    admin.delete_topics([gone])[gone].result(TIMEOUT_SECONDS)
+    delete(kafka, gone)
     end = next_end(strict, start)
     assert end == {kept: {"0": 2}}
     with pytest.raises(DataLoss, match=f"{gone}/0 is gone"):
         strict.partitions(start, end)
     assert offsets(lenient, start, end) == [0, 1]
+
+
+@pytest.mark.usefixtures("quickly_gone")
+def test_a_topic_deleted_after_the_end_was_found_is_a_loss(kafka: Kafka) -> None:
+    kept, gone = kafka.topic("stream"), kafka.topic("stream")
+    kafka.fill(kept, 2)
+    kafka.fill(gone, 2)
+    names = f"{kept},{gone}"
+    strict = reader(kafka, subscribe=names)
+    lenient = reader(kafka, subscribe=names, failOnDataLoss="false")
+    start = strict.initialOffset()
+    end = next_end(strict, start)
+    planned = strict.partitions(start, end)
+    delete(kafka, gone)
+    # A micro-batch that runs again has the end that is in Spark's log.
+    with pytest.raises(DataLoss, match=f"{gone}/0 is gone"):
+        strict.partitions(start, end)
+    assert offsets(lenient, start, end) == [0, 1]
+    # Tasks that were planned before find it out themselves.
+    [late] = [task for task in planned if task.value.topic == gone]
+    with pytest.raises(DataLoss, match=f"{gone}/0 was deleted"):
+        list(strict.read(late))
+    assert list(lenient.read(late)) == []
+
+
+@pytest.mark.usefixtures("quickly_gone")
+def test_a_deleted_topic_does_not_hold_up_the_progress_of_others(kafka: Kafka) -> None:
+    kept, gone = kafka.topic("stream"), kafka.topic("stream")
+    kafka.fill(kept, 2)
+    kafka.fill(gone, 2)
+    names, group = f"{kept},{gone}", f"spark-{kept}"
+    before = reader(kafka, subscribe=names, group=group)
+    end = next_end(before, before.initialOffset())
+    before.stop()
+    delete(kafka, gone)
+    assert next_end(reader(kafka, subscribe=names, group=group), end) == {kept: {"0": 2}}
+    assert kafka.committed(group, kept) == 2
 
 
 def test_a_topic_that_is_not_there_is_said_at_once(kafka: Kafka) -> None:

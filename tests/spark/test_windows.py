@@ -6,7 +6,13 @@ import pytest
 
 from headrace.spark.backoff import Backoff
 from headrace.spark.pipeline_errors import PipelineError
-from headrace.spark.windows import DAY_MINUTES, Window, records_per_trigger
+from headrace.spark.windows import (
+    DAY_MINUTES,
+    RECORDS_PER_BATCH,
+    Window,
+    records_per_batch,
+    records_per_trigger,
+)
 
 
 def test_a_window_is_open_from_its_first_minute_to_its_last() -> None:
@@ -15,19 +21,17 @@ def test_a_window_is_open_from_its_first_minute_to_its_last() -> None:
     assert window.wait_minutes(299.9) == 0
     assert window.wait_minutes(300) == 20 * 60
     assert window.wait_minutes(0) == 60
-    assert window.left_minutes(60) == 240
-    assert window.left_minutes(300) == 0
 
 
 def test_a_window_may_cross_midnight() -> None:
     window = Window.parse("22:30-1:15")
     assert [window.wait_minutes(minute) for minute in (1350, 1439, 0, 74.9)] == [0, 0, 0, 0]
     assert window.wait_minutes(75) == 1350 - 75
-    assert window.left_minutes(0) == 75
 
 
 def test_a_window_to_midnight_ends_with_the_day() -> None:
-    assert Window.parse("23:00-24:00").left_minutes(1380) == 60
+    window = Window.parse("23:00-24:00")
+    assert [window.wait_minutes(minute) for minute in (1380, 1439.9, 0)] == [0, 0, 1380]
 
 
 def test_waiting_leads_to_an_open_window_at_every_minute() -> None:
@@ -36,7 +40,6 @@ def test_waiting_leads_to_an_open_window_at_every_minute() -> None:
         for minute in range(DAY_MINUTES):
             opened = (minute + window.wait_minutes(minute)) % DAY_MINUTES
             assert window.wait_minutes(opened) == 0
-            assert window.left_minutes(opened) > 0
 
 
 @pytest.mark.parametrize(
@@ -52,6 +55,11 @@ def test_a_rate_is_a_number_of_records_for_each_batch() -> None:
     assert records_per_trigger(0.1, 1.0) == 1
     with pytest.raises(PipelineError):
         records_per_trigger(0, 1.0)
+
+
+def test_a_batch_has_an_end_and_holds_what_comes_until_the_next() -> None:
+    assert records_per_batch(1.0) == RECORDS_PER_BATCH
+    assert records_per_batch(60.0) == 6 * RECORDS_PER_BATCH
 
 
 def test_pauses_grow_to_their_limit_and_begin_anew_after_a_success() -> None:

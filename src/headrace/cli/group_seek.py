@@ -64,8 +64,13 @@ def seek(
     from headrace.cli import seek_plan
     from headrace.cli.group_names import no_group
     from headrace.cli.seek_files import write_places
-    from headrace.client.groups import list_groups
+    from headrace.client.groups import MARKERS, list_groups
 
+    if name.startswith(MARKERS):
+        raise CliError(
+            f"{name} reads nothing: its offset is the number of the batch that a query wrote last",
+            "a query whose marker is moved loses rows, or writes them twice",
+        )
     target = parse_target(to, round(time.time() * 1000))
     selection = parse_selection(topic, "--topic")
     admin = admin_client(bootstrap, properties)

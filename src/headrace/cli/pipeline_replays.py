@@ -120,8 +120,12 @@ def switch(
         int | None,
         typer.Option("--to", help="The version.", show_default="the one in the code"),
     ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Even if its replay has not come to its end.")
+    ] = False,
     bootstrap: BootstrapOption,
     property: PropertyOption = None,
+    home: HomeOption,
 ) -> None:
     """Make a version live for readers at once; the old output stays until it is dropped."""
     pipeline = load_pipeline(target)
@@ -130,9 +134,16 @@ def switch(
     version = to or pipeline.version
     with pipeline_errors():
         from headrace.spark.aliases import live_version, make_live
+        from headrace.spark.homes import Home
         from headrace.spark.outputs import output_exists
         from headrace.spark.sinks import describe
 
+        known = Home(home, pipeline.name, version).state()
+        if known.get("is_bounded") and known["state"] != "finished" and not force:
+            raise CliError(
+                f"the replay of version {version} has not come to its end: it is {known['state']}",
+                "headrace pipeline replay goes on with it; --force switches to what there is",
+            )
         before = live_version(where, pipeline.sink)
         if not output_exists(pipeline.sink, version, where):
             raise CliError(
@@ -159,9 +170,10 @@ def drop(
         import shutil
 
         from headrace.spark.aliases import live_version
-        from headrace.spark.homes import Home
-        from headrace.spark.outputs import drop_output
+        from headrace.spark.homes import DROPPING, Home
+        from headrace.spark.outputs import drop_output, remove_folder
         from headrace.spark.sinks import describe
+        from headrace.spark.writing import letters_checkpoint
 
         if live_version(where, pipeline.sink) == version:
             raise CliError(
@@ -173,14 +185,23 @@ def drop(
                 f"version {version} of {pipeline.name} runs",
                 f"headrace pipeline stop {pipeline.name} --version {version}",
             )
+        # The checkpoint goes first: with it and without its output, a run would pass over all
+        # that was read. Until both are gone, nobody runs this version.
+        checkpoint = kept.state().get("checkpoint", kept.checkpoint)
+        kept.write_state({"state": DROPPING, "checkpoint": checkpoint})
+        for each in (checkpoint, letters_checkpoint(checkpoint)):
+            remove_folder(each)
         drop_output(pipeline.sink, version, where)
         shutil.rmtree(kept.folder, ignore_errors=True)
         print(f"dropped {describe(pipeline.sink, version)}")
 
 
 def _where(bootstrap: str, properties: list[str] | None) -> dict[str, str]:
+    from headrace.spark.client_settings import shared_by_both
+
     given = {name: str(each) for name, each in parse_pairs(properties, "-X").items()}
-    return {"bootstrap.servers": bootstrap, **given}
+    with pipeline_errors():
+        return {"bootstrap.servers": bootstrap, **shared_by_both(given)}
 
 
 def _versions(

@@ -20,6 +20,8 @@ from headrace.cli.pairs import parse_pairs
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pyspark.sql import SparkSession
+
     from headrace.spark.definitions import Pipeline
     from headrace.spark.progress import Progress
     from headrace.spark.windows import Window
@@ -56,14 +58,21 @@ def run_pipeline(
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     with pipeline_errors():
         from headrace.spark.aliases import live_version, make_live
-        from headrace.spark.homes import Home
+        from headrace.spark.client_settings import shared_by_both
+        from headrace.spark.homes import DROPPING, Home
         from headrace.spark.runner import Runner
         from headrace.spark.sessions import open_session
-        from headrace.spark.sinks import Folder, describe
+        from headrace.spark.sinks import describe
         from headrace.spark.writing import Start
 
         settings = {name: str(each) for name, each in parse_pairs(options.property, "-X").items()}
         home = Home(options.home, pipeline.name, pipeline.version)
+        if home.state().get("state") == DROPPING:
+            raise CliError(
+                f"version {home.version} of {home.name} is half dropped",
+                f"headrace pipeline drop {target} --version {home.version} ends it",
+            )
+        where = {"bootstrap.servers": options.bootstrap, **shared_by_both(settings)}
         base = options.checkpoints
         start = Start(
             options.bootstrap,
@@ -81,14 +90,12 @@ def run_pipeline(
             spark = open_session(pipeline.name, options.master, dict(_confs(options.conf)))
             _send_along(pipeline)
             try:
-                _prepare(pipeline, options.bootstrap, settings)
+                _prepare(pipeline, spark, start.checkpoint, where)
                 output = describe(pipeline.sink, pipeline.version)
                 print(
                     f"running {pipeline.name} version {pipeline.version} into {output}", flush=True
                 )
-                where = {"bootstrap.servers": options.bootstrap, **settings}
-                is_remote = isinstance(pipeline.sink, Folder) and "://" in pipeline.sink.path
-                if first_is_live and not is_remote and live_version(where, pipeline.sink) is None:
+                if first_is_live and live_version(where, pipeline.sink) is None:
                     runner.on_first_batch = lambda: make_live(
                         where, pipeline.sink, pipeline.version
                     )
@@ -138,11 +145,22 @@ def pipeline_errors() -> Iterator[None]:
         raise CliError(str(missing)) from None
 
 
-def _prepare(pipeline: Pipeline, bootstrap: str, settings: dict[str, str]) -> None:
-    """Make the topics that are written to, with as many partitions as their source has."""
-    from headrace.spark.outputs import make_topics
+def _prepare(
+    pipeline: Pipeline, spark: SparkSession, checkpoint: str, where: dict[str, str]
+) -> None:
+    """Make the topics that are written to, unless they were there once: then they are missed."""
+    from headrace.spark.hadoop_files import HadoopFiles
+    from headrace.spark.outputs import make_topics, output_exists
+    from headrace.spark.sinks import describe
 
-    make_topics(pipeline, {"bootstrap.servers": bootstrap, **settings})
+    has_written = bool(HadoopFiles(spark).names(f"{checkpoint}/commits"))
+    if has_written and not output_exists(pipeline.sink, pipeline.version, where):
+        raise CliError(
+            f"{describe(pipeline.sink, pipeline.version)} is gone, "
+            "and its checkpoint says what was written to it",
+            "restore it, or raise version= in @pipeline and replay into a new one",
+        )
+    make_topics(pipeline, where)
 
 
 def _send_along(pipeline: Pipeline) -> None:

@@ -15,6 +15,9 @@ from headrace.protocol.api.offset_fetch import OffsetFetchRequest, OffsetFetchRe
 # Members of these share out the partitions among themselves; in others the broker does.
 CLASSIC = "classic"
 EMPTY_STATES = ("Empty", "Dead")
+# So begin the groups of the exactly-once sink of Spark: the offsets they commit are numbers of
+# batches, not places that anybody reads from.
+MARKERS = "headrace.sink."
 
 # The last version that asks for one group, and by topic names.
 FETCH_VERSION = 7

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator, Sequence
 from types import TracebackType
@@ -24,7 +25,16 @@ from headrace.protocol.errors import ErrorCode, KafkaError
 
 FETCH_BYTES_MAX = 4 << 20
 FETCH_WAIT_MS_MAX = 500
+AROUND_BYTES = 1 << 16
+"""What an answer may take beside the batches."""
+SILENCE_SECONDS = 30.0
+"""So long a leader brings nothing of what it says can be read before that is believed."""
+GONE_SECONDS = 5.0
+"""So long a partition is not known to the cluster before it is believed to be deleted."""
+GONE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 BYTES = (bytes, bytearray, memoryview)
+
+_log = logging.getLogger("headrace.client")
 
 Batches = list[tuple[int, BatchHeader]]
 """Where each batch begins in a buffer, and its header."""
@@ -41,7 +51,7 @@ class OffsetOutOfRange(KafkaError):
 
 
 class Fetched(NamedTuple):
-    """Batches that one answer brought, aborted transactions among them."""
+    """Batches that one answer brought, aborted transactions among them; good until the next."""
 
     buffer: memoryview
     batches: Batches
@@ -90,6 +100,8 @@ class RawReader:
         self._fetch_bytes_max = fetch_bytes_max
         self._timeout_s = timeout_s
         self._wire: Wire | None = None
+        self._room = bytearray(fetch_bytes_max + AROUND_BYTES)
+        self._gone_since: float | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -106,10 +118,12 @@ class RawReader:
         """What holds the offsets from `start` up to, and without, `end`.
 
         The first and the last batch may reach beyond. OffsetOutOfRange if `start` is not held; a
-        TimeoutError if what should be there does not come.
+        KafkaError of one of the codes in GONE if the partition is deleted; a TimeoutError if what
+        should be there does not come.
         """
         offset = start
         deadline = time.monotonic() + self._timeout_s
+        silent_since: float | None = None
         asked: FetchRequest | None = None
         while offset < end:
             try:
@@ -122,6 +136,8 @@ class RawReader:
             asked = None
             if data is None:
                 continue
+            if data.error_code not in GONE:
+                self._gone_since = None
             if data.error_code:
                 if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
                     start_now = data.log_start_offset
@@ -132,14 +148,25 @@ class RawReader:
             buffer = memoryview(records if isinstance(records, BYTES) else b"")
             batches = [it for it in iter_headers(buffer) if it[1].next_offset > offset]
             if not batches:
+                now = time.monotonic()
                 if self._readable_to(data) >= end:
-                    return  # Compaction has left nothing before the end.
-                if time.monotonic() > deadline:
+                    # A leader that fetches from elsewhere first (KIP-405) brings nothing when that
+                    # takes long: only if it stays so has compaction left nothing before the end.
+                    silent_since = silent_since or now
+                    if now - silent_since >= SILENCE_SECONDS:
+                        _log.warning(
+                            "%s/%d: nothing is left of offsets %d to %d",
+                            self._topic, self._partition, offset, end - 1,
+                        )  # fmt: skip
+                        return
+                    continue
+                if now > deadline:
                     raise TimeoutError(
                         f"{self._topic}/{self._partition} has no offset {offset} to read yet "
                         f"after {self._timeout_s:g} s"
                     )
                 continue
+            silent_since = None
             offset = batches[-1][1].next_offset
             if offset < end:
                 try:
@@ -176,7 +203,7 @@ class RawReader:
     def _answer(self, request: FetchRequest) -> PartitionData | None:
         """What the leader says; None when it says nothing for now, as a throttling one does."""
         assert self._wire is not None
-        answer = self._wire.receive(request, FetchResponse, FETCH_VERSION)
+        answer = self._wire.receive(request, FetchResponse, FETCH_VERSION, self._room)
         if answer.error_code:
             raise refused(answer.error_code)
         for topic in answer.responses:
@@ -192,8 +219,14 @@ class RawReader:
     def _wait_or_raise(self, problem: Exception, deadline: float) -> None:
         """Let a passing problem pass; the leader is looked for anew."""
         self._hang_up()
+        now = time.monotonic()
         lasting = isinstance(problem, KafkaError) and not problem.code.retriable
-        if lasting or time.monotonic() > deadline:
+        if isinstance(problem, KafkaError) and problem.code in GONE:
+            self._gone_since = self._gone_since or now
+            lasting = now - self._gone_since >= GONE_SECONDS
+        else:
+            self._gone_since = None
+        if lasting or now > deadline:
             raise problem
         time.sleep(PAUSE_SECONDS)
 

@@ -51,23 +51,37 @@ class Wire:
         self, request: Message, answer: type[AnswerT], version_max: int = VERSION_MAX
     ) -> AnswerT:
         """Send a request in the newest version that both sides know, and wait for its answer."""
+        self.send(request, version_max)
+        return self.receive(request, answer, version_max)
+
+    def send(self, request: Message, version_max: int = VERSION_MAX) -> None:
+        """Send a request; `receive` waits for its answer."""
+        version = self.version(request, version_max)
         try:
-            self.send(request, version_max)
-            return self.receive(request, answer, version_max)
+            self._send(request, version)
+        except OSError:
+            # The next request would be written into the middle of this one.
+            self.close()
+            raise
+
+    def receive(
+        self,
+        request: Message,
+        answer: type[AnswerT],
+        version_max: int = VERSION_MAX,
+        room: bytearray | None = None,
+    ) -> AnswerT:
+        """The answer to the request that was sent last.
+
+        Its bytes are in `room` if they fit: fresh memory costs more than receiving does.
+        """
+        version = self.version(request, version_max)
+        try:
+            return self._receive(request, answer, version, room)
         except OSError:
             # A late answer would be taken for that of the next request.
             self.close()
             raise
-
-    def send(self, request: Message, version_max: int = VERSION_MAX) -> None:
-        """Send a request; `receive` waits for its answer."""
-        self._send(request, self.version(request, version_max))
-
-    def receive(
-        self, request: Message, answer: type[AnswerT], version_max: int = VERSION_MAX
-    ) -> AnswerT:
-        """The answer to the request that was sent last."""
-        return self._receive(request, answer, self.version(request, version_max))
 
     def version(self, request: Message, version_max: int = VERSION_MAX) -> int:
         """The newest version of a request that both sides know; UNSUPPORTED_VERSION if none."""
@@ -124,12 +138,18 @@ class Wire:
         frame += encode(request, version)
         self._socket.sendall(struct.pack(">i", len(frame)) + frame)
 
-    def _receive(self, request: Message, answer: type[AnswerT], version: int) -> AnswerT:
+    def _receive(
+        self,
+        request: Message,
+        answer: type[AnswerT],
+        version: int,
+        room: bytearray | None = None,
+    ) -> AnswerT:
         assert request.API_KEY is not None
         (size,) = struct.unpack(">i", self._exactly(4))
         if not 0 <= size <= FRAME_BYTES_MAX:
             raise ConnectionError(f"what {self.address} says is not the Kafka protocol")
-        frame = self._exactly(size)
+        frame = self._exactly(size, room)
         header_version = response_header_version(request.API_KEY, version)
         body = len(encode(ResponseHeader(), header_version))
         header = decode(ResponseHeader, header_version, frame[:body])
@@ -137,16 +157,24 @@ class Wire:
             raise ConnectionError(f"{self.address} answered something else than was asked")
         return decode(answer, version, frame, body)
 
-    def _exactly(self, size: int) -> bytearray:
+    def _exactly(self, size: int, room: bytearray | None = None) -> bytearray | memoryview:
         # Received in place, so that whole batches are not copied again before they are decoded;
         # room is made as it fills up, since the size is only what the other side claims.
-        data = bytearray(min(size, ROOM_BYTES_MAX))
         filled = 0
+        if room is not None and size <= len(room):
+            view = memoryview(room)[:size]
+            while filled < size:
+                filled += self._some(view[filled:])
+            return view
+        data = bytearray(min(size, ROOM_BYTES_MAX))
         while filled < size:
             if filled == len(data):
                 data += bytes(min(size - filled, len(data)))
-            count = self._socket.recv_into(memoryview(data)[filled:])
-            if not count:
-                raise ConnectionError(f"{self.address} closed the connection")
-            filled += count
+            filled += self._some(memoryview(data)[filled:])
         return data
+
+    def _some(self, place: memoryview) -> int:
+        count = self._socket.recv_into(place)
+        if not count:
+            raise ConnectionError(f"{self.address} closed the connection")
+        return count

@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from headrace.spark.aliases import live_topic
+    from headrace.spark.aliases import live_folder, live_topic
     from headrace.spark.definitions import Pipeline, Source, pipeline
     from headrace.spark.errors import DataLoss, OptionError, SourceUnreachable
     from headrace.spark.frames import latest_by_key
@@ -41,6 +41,7 @@ __all__ = [
     "into_sql",
     "lag",
     "latest_by_key",
+    "live_folder",
     "live_topic",
     "pipeline",
     "register",
@@ -68,6 +69,7 @@ _HOMES = {
     "into_sql": "headrace.spark.sql_batches",
     "lag": "headrace.spark.lags",
     "latest_by_key": "headrace.spark.frames",
+    "live_folder": "headrace.spark.aliases",
     "live_topic": "headrace.spark.aliases",
     "pipeline": "headrace.spark.definitions",
     "register": "headrace.spark.source",

@@ -1,7 +1,8 @@
 """Aliases: which version of a pipeline's output is live, kept where the readers of a sink look.
 
 A topic's alias is a record of the compacted topic `headrace.aliases`, a table's a view, a folder's
-the link `live` in it. Each is changed at once: a reader sees the old output or the new one.
+the link `live` in it, or where there are no links the file `_live.json`. Each is changed at once:
+who looks finds the old output or the new one.
 """
 
 from __future__ import annotations
@@ -16,20 +17,38 @@ from headrace.client.compacted import CompactedReader
 from headrace.client.making_topics import NeededTopic, admin_client, make_topics
 from headrace.client.producer import Producer
 from headrace.client.settings import Settings, with_bootstrap
+from headrace.spark.hadoop_files import HadoopFiles, is_remote, opened_files
 from headrace.spark.pipeline_errors import PipelineError
 from headrace.spark.sinks import LIVE_FOLDER, Folder, Sink, Table, Topic
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from sqlalchemy import Connection
+
     from headrace.reliability.store.engine import Database
 
 TOPIC = "headrace.aliases"
 READ_SECONDS = 30.0
+# In a folder that has no links; Spark passes over files whose names begin so.
+POINTER = "_live.json"
 
 
 def live_topic(bootstrap: str | Settings, name: str) -> str:
     """The topic that an alias stands for: what a reader of a pipeline's output subscribes to."""
     found = _read_alias(bootstrap, name)
     return name if found is None else str(found["topic"])
+
+
+def live_folder(spark: SparkSession, path: str) -> str:
+    """The folder that is live of those below a path, wherever Hadoop has it; PipelineError if none.
+
+    What is read from it once stays: a reader looks again before it reads anew.
+    """
+    sink = Folder(path)
+    version = _pointed(HadoopFiles(spark), sink) if is_remote(sink.place) else _linked(sink)
+    if version is None:
+        raise PipelineError(f"no version of {path} is live", "headrace pipeline switch makes one")
+    return sink.output(version)
 
 
 def live_version(bootstrap: str | Settings, sink: Sink) -> int | None:
@@ -40,7 +59,10 @@ def live_version(bootstrap: str | Settings, sink: Sink) -> int | None:
     if isinstance(sink, Table):
         with _database(sink) as database, database.connect() as connection:
             return _view_version(database, connection, sink)
-    return _folder_version(sink)
+    if not is_remote(sink.place):
+        return _linked(sink)
+    with opened_files() as files:
+        return _pointed(files, sink)
 
 
 def make_live(bootstrap: str | Settings, sink: Sink, version: int) -> None:
@@ -49,8 +71,11 @@ def make_live(bootstrap: str | Settings, sink: Sink, version: int) -> None:
         _write_alias(bootstrap, sink, version)
     elif isinstance(sink, Table):
         _change_view(sink, version)
+    elif is_remote(sink.place):
+        with opened_files() as files:
+            files.write_text(f"{sink.place}/{POINTER}", json.dumps({"version": version}))
     else:
-        _change_folder(sink, version)
+        _change_link(sink, version)
 
 
 def _read_alias(bootstrap: str | Settings, name: str) -> dict[str, Any] | None:
@@ -106,21 +131,62 @@ def _change_view(sink: Table, version: int) -> None:
         quote = database.engine.dialect.identifier_preparer.quote
         with database.begin(connection, write=True):
             # Both databases change views within transactions: no reader finds none.
+            view = f"VIEW {quote(sink.name)} AS SELECT * FROM {quote(sink.output(version))}"
+            if is_there and database.kind == "postgresql":
+                _replace_view(connection, sink.name, view)
+                return
             if is_there:
                 connection.exec_driver_sql(f"DROP VIEW {quote(sink.name)}")
-            connection.exec_driver_sql(
-                f"CREATE VIEW {quote(sink.name)} AS SELECT * FROM {quote(sink.output(version))}"
-            )
+            connection.exec_driver_sql(f"CREATE {view}")
 
 
-def _folder_version(sink: Folder) -> int | None:
+def _replace_view(connection: Connection, name: str, view: str) -> None:
+    """Change a view of PostgreSQL; who may read it may read it still."""
+    from sqlalchemy import text
+    from sqlalchemy.exc import DBAPIError
+
+    try:
+        with connection.begin_nested():
+            connection.exec_driver_sql(f"CREATE OR REPLACE {view}")
+        return
+    except DBAPIError:
+        # It has other columns now, so the view is another.
+        pass
+    quote = connection.dialect.identifier_preparer.quote
+    allowed = connection.execute(
+        text(
+            "SELECT grantee, privilege_type FROM information_schema.table_privileges "
+            "WHERE table_schema = current_schema() AND table_name = :name"
+        ),
+        {"name": name},
+    ).all()
+    try:
+        connection.exec_driver_sql(f"DROP VIEW {quote(name)}")
+    except DBAPIError as problem:
+        why = str(problem.orig).splitlines()[0]
+        raise PipelineError(
+            f"the view {name} has to change its columns, and cannot: {why}",
+            "drop what stands on it first, and make it anew after the switch",
+        ) from None
+    connection.exec_driver_sql(f"CREATE {view}")
+    for grantee, privilege in allowed:
+        to = "PUBLIC" if grantee == "PUBLIC" else quote(grantee)
+        connection.exec_driver_sql(f"GRANT {privilege} ON {quote(name)} TO {to}")
+
+
+def _linked(sink: Folder) -> int | None:
     link = _local(sink) / LIVE_FOLDER
     if not link.is_symlink():
         return None
     return int(os.readlink(link).rstrip("/").rpartition("/v")[2].removeprefix("v"))
 
 
-def _change_folder(sink: Folder, version: int) -> None:
+def _pointed(files: HadoopFiles, sink: Folder) -> int | None:
+    known = files.read_text(f"{sink.place}/{POINTER}")
+    return None if known is None else int(json.loads(known)["version"])
+
+
+def _change_link(sink: Folder, version: int) -> None:
     folder = _local(sink)
     aside = folder / f".{LIVE_FOLDER}-{uuid.uuid4().hex}"
     aside.symlink_to(f"v{version}", target_is_directory=True)
@@ -128,10 +194,4 @@ def _change_folder(sink: Folder, version: int) -> None:
 
 
 def _local(sink: Folder) -> Path:
-    path = sink.place.removeprefix("file://")
-    if "://" in path:
-        raise PipelineError(
-            f"{sink.path} has no links, so that no version can be made live there",
-            "read the version's folder itself: .../v1",
-        )
-    return Path(path)
+    return Path(sink.place.removeprefix("file://"))

@@ -1,4 +1,4 @@
-"""Who writes a batch: the query that a `foreachBatch` function is called for."""
+"""Batches of a `foreachBatch` function: which query they are of, and those written already."""
 
 from __future__ import annotations
 
@@ -21,3 +21,8 @@ def query_of(rows: DataFrame) -> str:
             "give it to writeStream.foreachBatch(...), or name the writer: name=...",
         )
     return str(query)
+
+
+def pass_over(rows: DataFrame) -> None:
+    """Compute a batch that is written already: without it, Spark misses the state after it."""
+    rows.write.format("noop").mode("overwrite").save()

@@ -39,7 +39,7 @@ class Comparison:
         """Count a key that differs, and keep it as an example if there are few."""
         setattr(self, kind, getattr(self, kind) + 1)
         if len(self.examples) < EXAMPLES_MAX:
-            shown = [part.decode() if isinstance(part, bytes) else str(part) for part in key]
+            shown = [_shown(part) for part in key]
             self.examples.append({"key": shown, "kind": kind, "old": old, "new": new})
 
 
@@ -138,7 +138,18 @@ def _sorted_rows(frame: DataFrame) -> Iterator[Keyed]:
     keys = [name for name in frame.columns if name != "row"]
     # Compared here as Python compares, so sorted by the same order: bytes of UTF-8.
     for row in frame.sort(*keys).toLocalIterator(prefetchPartitions=True):
-        yield tuple((row[key] or "").encode() for key in keys), row["row"]
+        yield tuple(_part(row[key]) for key in keys), row["row"]
+
+
+def _part(text: str | None) -> bytes:
+    """A part of a key that sorts as Spark sorts: null before all texts, and not as an empty one."""
+    return b"" if text is None else b"=" + text.encode()
+
+
+def _shown(part: Any) -> str | None:
+    if not isinstance(part, bytes):
+        return str(part)
+    return part[1:].decode() if part else None
 
 
 def _next(rows: Iterator[Keyed]) -> Keyed | None:

@@ -1,4 +1,7 @@
-"""Arrow batches by the compiled loop: room for all that can come, then one pass over the bytes."""
+"""Arrow batches by the compiled loop: room for all that can come, then one pass over the bytes.
+
+The room is used again for the next batch: fresh memory costs more than the decoding.
+"""
 
 from __future__ import annotations
 
@@ -17,19 +20,31 @@ from headrace.spark.decoder import Part
 Bytes = NDArray[np.uint8]
 Ints = NDArray[np.int32]
 
-NO_BYTES = np.empty(0, np.uint8)
-NO_INTS = np.empty(0, np.int32)
+WANTED = {
+    "key": kernel.KEY,
+    "value": kernel.VALUE,
+    HEADERS: kernel.HEADER,
+    "offset": kernel.OFFSET,
+    "timestamp": kernel.TIME,
+    "timestampType": kernel.KIND,
+}
 
 
 class _Room:
     """Buffers of a column of bytes: where each ends, which are null, and the bytes."""
 
-    def __init__(self, is_wanted: bool, rows_max: int, bytes_max: int) -> None:
-        self.ends: Ints = np.empty(rows_max + 1, np.int32) if is_wanted else NO_INTS
-        self.data: Bytes = np.empty(bytes_max, np.uint8) if is_wanted else NO_BYTES
-        self.bits: Bytes = np.full(rows_max // 8 + 1, 255, np.uint8) if is_wanted else NO_BYTES
-        if is_wanted:
-            self.ends[0] = 0
+    def __init__(self) -> None:
+        self.ends: Ints = np.empty(0, np.int32)
+        self.data: Bytes = np.empty(0, np.uint8)
+        self.bits: Bytes = np.empty(0, np.uint8)
+
+    def fit(self, rows_max: int, bytes_max: int) -> None:
+        """Make room where there is too little; nothing is null."""
+        self.ends = _fit(self.ends, rows_max + 1)
+        self.data = _fit(self.data, bytes_max)
+        self.bits = _fit(self.bits, rows_max // 8 + 1)
+        self.ends[0] = 0
+        self.bits[: rows_max // 8 + 1] = 255
 
     def array(self, kind: Any, rows: int, size_bytes: int, nulls: int) -> Any:
         """The column, of as much of the room as is in use."""
@@ -38,72 +53,91 @@ class _Room:
         return pa.Array.from_buffers(kind, rows, [bits, ends, data], nulls)
 
 
-def build(
-    parts: Sequence[Part],
-    columns: Sequence[str],
-    topic: str,
-    partition: int,
-    first: int,
-    end: int,
-) -> Any:
-    """An Arrow record batch of the records whose offsets are in [first, end)."""
-    rows_max = sum(part.rows_max for part in parts)
-    bytes_max = sum(part.size_bytes for part in parts)
-    has_headers = HEADERS in columns
-    # A header takes two bytes at least. Room that nothing is written to costs no memory.
-    headers_max = bytes_max // 2 if has_headers else 0
-    keys = _Room("key" in columns, rows_max, bytes_max)
-    values = _Room("value" in columns, rows_max, bytes_max)
-    lists = _Room(has_headers, rows_max, 0)
-    names = _Room(has_headers, headers_max, bytes_max)
-    contents = _Room(has_headers, headers_max, bytes_max)
-    offsets, times = np.empty(rows_max, np.int64), np.empty(rows_max, np.int64)
-    kinds = np.empty(rows_max, np.int32)
-    wanted = (
-        ("key" in columns) * kernel.KEY
-        | ("value" in columns) * kernel.VALUE
-        | has_headers * kernel.HEADER
-    )
-    counters = np.zeros(kernel.COUNTERS, np.int64)
-    for part in parts:
-        kernel.decode(
-            np.frombuffer(part.buffer, np.uint8), np.array(part.segments, np.int64),
-            first, end, wanted, counters,
-            offsets, times, kinds,
-            keys.ends, keys.data, keys.bits,
-            values.ends, values.data, values.bits,
-            lists.ends, lists.bits, names.ends, names.data,
-            contents.ends, contents.data, contents.bits,
-        )  # fmt: skip
-        if counters[kernel.PROBLEM]:
-            raise InvalidBatch(kernel.PROBLEMS[counters[kernel.PROBLEM]])
-    counted = [int(count) for count in counters]
-    rows = counted[kernel.ROWS]
+class Builder:
+    """Makes Arrow record batches, each good until the next is made."""
 
-    def column(name: str) -> Any:
-        kind = ARROW_TYPES[name]
+    def __init__(self) -> None:
+        self._keys, self._values = _Room(), _Room()
+        self._lists, self._names, self._contents = _Room(), _Room(), _Room()
+        self._offsets, self._times = np.empty(0, np.int64), np.empty(0, np.int64)
+        self._kinds = np.empty(0, np.int32)
+
+    def __call__(
+        self,
+        parts: Sequence[Part],
+        columns: Sequence[str],
+        topic: str,
+        partition: int,
+        first: int,
+        end: int,
+    ) -> Any:
+        """An Arrow record batch of the records whose offsets are in [first, end)."""
+        self._fit(columns, sum(it.rows_max for it in parts), sum(it.size_bytes for it in parts))
+        keys, values = self._keys, self._values
+        lists, names, contents = self._lists, self._names, self._contents
+        wanted = sum(WANTED.get(name, 0) for name in columns)
+        counters = np.zeros(kernel.COUNTERS, np.int64)
+        for part in parts:
+            kernel.decode(
+                np.frombuffer(part.buffer, np.uint8), np.array(part.segments, np.int64),
+                first, end, wanted, counters,
+                self._offsets, self._times, self._kinds,
+                keys.ends, keys.data, keys.bits,
+                values.ends, values.data, values.bits,
+                lists.ends, lists.bits, names.ends, names.data,
+                contents.ends, contents.data, contents.bits,
+            )  # fmt: skip
+            if counters[kernel.PROBLEM]:
+                raise InvalidBatch(kernel.PROBLEMS[counters[kernel.PROBLEM]])
+        counted = [int(count) for count in counters]
+        return pa.RecordBatch.from_arrays(
+            [self._column(name, counted, topic, partition) for name in columns],
+            schema=arrow_schema(columns),
+        )
+
+    def _fit(self, columns: Sequence[str], rows_max: int, bytes_max: int) -> None:
+        """Make room for the columns that are wanted; nothing is written to the others."""
+        if "key" in columns:
+            self._keys.fit(rows_max, bytes_max)
+        if "value" in columns:
+            self._values.fit(rows_max, bytes_max)
+        if HEADERS in columns:
+            # A header takes two bytes at least. Room that nothing is written to costs no memory.
+            self._lists.fit(rows_max, 0)
+            self._names.fit(bytes_max // 2, bytes_max)
+            self._contents.fit(bytes_max // 2, bytes_max)
+        if "offset" in columns:
+            self._offsets = _fit(self._offsets, rows_max)
+        if "timestamp" in columns:
+            self._times = _fit(self._times, rows_max)
+        if "timestampType" in columns:
+            self._kinds = _fit(self._kinds, rows_max)
+
+    def _column(self, name: str, counted: list[int], topic: str, partition: int) -> Any:
+        kind, rows = ARROW_TYPES[name], counted[kernel.ROWS]
         match name:
             case "key":
-                return keys.array(kind, rows, counted[kernel.KEY_BYTES], counted[kernel.NULL_KEYS])
+                size_bytes, nulls = counted[kernel.KEY_BYTES], counted[kernel.NULL_KEYS]
+                return self._keys.array(kind, rows, size_bytes, nulls)
             case "value":
-                return values.array(
-                    kind, rows, counted[kernel.VALUE_BYTES], counted[kernel.NULL_VALUES]
-                )
+                size_bytes, nulls = counted[kernel.VALUE_BYTES], counted[kernel.NULL_VALUES]
+                return self._values.array(kind, rows, size_bytes, nulls)
             case "topic":
                 return _repeated(topic, rows)
             case "partition":
                 return _numbers(kind, np.full(rows, partition, np.int32))
             case "offset":
-                return _numbers(kind, offsets[:rows])
+                return _numbers(kind, self._offsets[:rows])
             case "timestamp":
-                return _numbers(kind, times[:rows])
+                return _numbers(kind, self._times[:rows])
             case "timestampType":
-                return _numbers(kind, kinds[:rows])
-        return _headers(kind, rows, counted, lists, names, contents)
+                return _numbers(kind, self._kinds[:rows])
+        return _headers(kind, rows, counted, self._lists, self._names, self._contents)
 
-    return pa.RecordBatch.from_arrays(
-        [column(name) for name in columns], schema=arrow_schema(columns)
-    )
+
+def _fit(array: NDArray[Any], count: int) -> NDArray[Any]:
+    """The array, or a larger one without its contents."""
+    return array if len(array) >= count else np.empty(count + count // 4, array.dtype)
 
 
 def _numbers(kind: Any, numbers: NDArray[Any]) -> Any:

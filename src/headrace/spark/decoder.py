@@ -13,6 +13,11 @@ from headrace.protocol.primitives import Buffer
 CHUNK_BYTES_MAX = 8 << 20
 """Unpacked bytes after which an Arrow batch is given out; one Kafka batch may exceed it."""
 
+ROWS_MAX = 4_000_000
+"""Of an Arrow batch: the names of a topic in so many rows are less than 2 GB, as they must be."""
+RECORD_BYTES_MIN = 7
+"""The length, attributes, time, offset, key, value and number of headers take a byte each."""
+
 Segment = tuple[int, int, int, int, int, int, int, int]
 """Where the records of a batch are and what its header says of them; fields as in kernel.py."""
 
@@ -35,7 +40,10 @@ class Part(NamedTuple):
 
 
 class Build(Protocol):
-    """Makes an Arrow record batch of the parts' records whose offsets are in [first, end)."""
+    """Makes an Arrow record batch of the parts' records whose offsets are in [first, end).
+
+    It may be good only until the next is made.
+    """
 
     def __call__(
         self,
@@ -51,10 +59,24 @@ class Build(Protocol):
 def best_build() -> Build:
     """The compiled one where numba is installed, else the plain one."""
     try:
-        from headrace.spark.compiled import build
+        from headrace.spark.compiled import Builder
     except ImportError:
         from headrace.spark.plain import build
-    return build
+
+        return build
+    return Builder()
+
+
+def cuts(parts: Sequence[Part], first: int, end: int) -> Iterator[tuple[int, int]]:
+    """The offsets of parts in [first, end), cut so that none has more rows than an Arrow batch."""
+    if sum(part.rows_max for part in parts) <= ROWS_MAX:
+        yield first, end
+        return
+    segments = [segment for part in parts for segment in part.segments]
+    low = max(first, min(segment[3] for segment in segments))
+    high = min(end, max(segment[3] + segment[4] for segment in segments) + 1)
+    for start in range(low, high, ROWS_MAX):
+        yield start, min(start + ROWS_MAX, high)
 
 
 class Unpacker:
@@ -119,6 +141,9 @@ class Unpacker:
 
 
 def _segment(start: int, stop: int, header: BatchHeader) -> Segment:
+    # Room is made for as many rows as the header says, so it must not say more than can be.
+    if header.record_count > (stop - start) // RECORD_BYTES_MIN:
+        raise InvalidBatch(f"{header.record_count} records do not fit in {stop - start} bytes")
     return (
         start,
         stop,

@@ -62,11 +62,6 @@ class Pipeline:
         """Apply it to DataFrames, as in a test of it."""
         return self.function(*frames, **named)
 
-    @property
-    def is_typed(self) -> bool:
-        """Whether values may turn out to be undecodable."""
-        return any(each.value is not None and not each.latest for each in self.sources.values())
-
 
 def pipeline(
     *,

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 # Where a typed event's record lies; the event's own fields stand beside these.
 RECORD_COLUMNS = ("_key", "_topic", "_partition", "_offset", "_timestamp", "_deleted")
-RECORD_NAMES = frozenset(("key", "value", "headers", "topic", "partition"))
 FINGERPRINT_CHARS = 12
 
 _OURS = (
@@ -66,12 +65,12 @@ def events(
     spark: SparkSession, pipeline: Pipeline, source: Source, connection: Connection
 ) -> DataFrame:
     """The events of a source; those that cannot be decoded are left to `letters`."""
-    raw = (
-        latest_by_key(_read(spark, pipeline, source, connection))
-        if source.latest
-        else _read(spark, pipeline, source, connection)
-    )
-    found = raw if source.value is None else _typed(raw, source.value)
+    raw = _read(spark, pipeline, source, connection, as_table=source.latest)
+    # A bad value is no reason to forget the good one before it: tables are made of good ones.
+    good = raw if source.value is None else _decoded(raw, source.value).where("_cause IS NULL")
+    found = latest_by_key(good) if source.latest else good
+    if source.value is not None:
+        found = _fields(found, source.value)
     if source.watermark is not None:
         column, late = source.watermark
         if column not in found.columns:
@@ -87,7 +86,7 @@ def letters(spark: SparkSession, pipeline: Pipeline, connection: Connection) -> 
     """Dead letters for the values that cannot be decoded, as records; None if there can be none."""
     found = None
     for source in pipeline.sources.values():
-        if source.value is None or source.latest:
+        if source.value is None:
             continue
         raw = _read(spark, pipeline, source, connection, headers=True)
         bad = _decoded(raw, source.value).where("_cause IS NOT NULL")
@@ -124,12 +123,15 @@ def parting(rows: DataFrame) -> Column:
 
 
 def latest_by_key(raw: DataFrame) -> DataFrame:
-    """Of a topic's records the last of each key, without those that were deleted."""
-    newest = f.max_by(f.struct(*raw.columns), f.struct("partition", "offset"))
-    latest = (
-        raw.where("key IS NOT NULL").groupBy(f.col("key").alias("_by")).agg(newest.alias("_of"))
-    )
-    return latest.select("_of.*").where("value IS NOT NULL")
+    """Of a topic's records the last of each key, without those that were deleted.
+
+    A key that has moved, for its topic has more partitions now, is where it was written last.
+    """
+    keys = (f.col("key").alias("_by"), f.col("partition").alias("_in"))
+    within = f.max_by(f.struct(*raw.columns), f.col("offset")).alias("_of")
+    lasts = raw.where("key IS NOT NULL").groupBy(*keys).agg(within)
+    newest = f.max_by(f.col("_of"), f.struct("_of.timestamp", "_in")).alias("_of")
+    return lasts.groupBy("_by").agg(newest).select("_of.*").where("value IS NOT NULL")
 
 
 def _read(
@@ -139,15 +141,21 @@ def _read(
     connection: Connection,
     *,
     headers: bool = False,
+    as_table: bool = False,
 ) -> DataFrame:
     options: dict[str, Any] = {**connection.options, "subscribe": source.topic}
     if headers:
         options["includeHeaders"] = "true"
-    if source.latest:
+    if as_table:
         limits = ("maxoffsetspertrigger", "startingoffsets", "group")
         kept = {name: each for name, each in options.items() if name.lower() not in limits}
         return spark.read.format(connection.connector).options(**kept).load()
-    options = {"startingOffsets": pipeline.start, **pipeline.options, **options}
+    # Spark's options know no upper case: what is given on both sides must not stand there twice.
+    taken = {name.lower() for name in options}
+    theirs = {name: each for name, each in pipeline.options.items() if name.lower() not in taken}
+    # Of a table, all that is there counts, wherever the stream beside it begins.
+    begin = "earliest" if source.latest else pipeline.start
+    options = {"startingOffsets": begin, **theirs, **options}
     return spark.readStream.format(connection.connector).options(**options).load()
 
 
@@ -162,12 +170,12 @@ def _decoded(raw: DataFrame, value: ValueFormat) -> DataFrame:
     return found.select("*", f.col("_read.fields").alias("_fields"), cause.alias("_cause"))
 
 
-def _typed(raw: DataFrame, value: ValueFormat) -> DataFrame:
+def _fields(good: DataFrame, value: ValueFormat) -> DataFrame:
+    """The fields of decoded records, beside where each record lies."""
     names = [field.name for field in value.schema.fields]
     taken = [name for name in names if name in RECORD_COLUMNS]
     if taken:
         raise PipelineError(f"a value's field may not be called {taken[0]!r}", "rename it")
-    good = _decoded(raw, value).where("_cause IS NULL")
     return good.select(
         *(f.col(f"_fields.`{name}`").alias(name) for name in names),
         *(f.col(name).alias(f"_{name}") for name in ("key", "topic", "partition", "offset")),

@@ -3,12 +3,37 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+def is_remote(path: str) -> bool:
+    """Whether only Hadoop reaches a path, which no folder of this machine is."""
+    return "://" in path.removeprefix("file://")
+
+
+@contextmanager
+def opened_files() -> Iterator[HadoopFiles]:
+    """Files through the session that runs here, or through one for this alone."""
+    from pyspark.sql import SparkSession
+
+    from headrace.spark.sessions import open_session
+
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        yield HadoopFiles(running)
+        return
+    session = open_session("files", "local[1]", {})
+    try:
+        yield HadoopFiles(session)
+    finally:
+        session.stop()
 
 
 class HadoopFiles:

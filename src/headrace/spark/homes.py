@@ -16,6 +16,8 @@ from headrace.spark.pipeline_errors import PipelineError
 STATE = "state.json"
 LOCK = "lock"
 STOP = "stop"
+# The state of a version whose checkpoint and output are being deleted.
+DROPPING = "dropping"
 
 
 class Home:

@@ -12,16 +12,19 @@ from pathlib import Path
 from typing import Any
 
 import numba as numba_package
+from numba.core import cgutils as cgutils_module
+from numba.extending import intrinsic as intrinsic_function
 
 Function = Callable[..., Any]
 
 # Its own annotations do not say all that it can do.
 numba: Any = numba_package
 types: Any = numba_package.types
+cgutils: Any = cgutils_module
+intrinsic: Any = intrinsic_function
 
 # What a batch is cut into before the loop: one row for each, with these columns.
 POSITION, STOP, COUNT, BASE_OFFSET, LAST_DELTA, BASE_MS, APPEND_MS, IS_APPEND = range(8)
-SEGMENT_FIELDS = 8
 
 # What the loop counts, and what it found wrong.
 ROWS, KEY_BYTES, VALUE_BYTES, NULL_KEYS, NULL_VALUES = range(5)
@@ -32,8 +35,8 @@ INT_BITS, LONG_BITS = 35, 70
 """How far the bits of a varint of 32 and of 64 bits may be shifted."""
 LONG_MAX = (1 << 63) - 1
 
-KEY, VALUE, HEADER = 1, 2, 4
-"""Which of the columns that cost something are wanted, as bits."""
+KEY, VALUE, HEADER, OFFSET, TIME, KIND = 1, 2, 4, 8, 16, 32
+"""Which columns are wanted, as bits."""
 
 PROBLEMS = (
     "",
@@ -55,8 +58,6 @@ _longs = types.Array(types.int64, 1, "C")
 _rows = types.Array(types.int64, 2, "C")
 _i8 = types.int64
 
-VARINT = types.UniTuple(types.int64, 2)(_read_bytes, _i8, _i8, _i8)
-FIELD = types.UniTuple(types.int64, 2)(_read_bytes, _i8, _i8, _i8, _bytes, _i8)
 DECODE = types.void(
     _read_bytes, _rows, _i8, _i8, _i8, _longs,
     _longs, _longs, _ints,
@@ -97,7 +98,31 @@ def _own_folder() -> Path | None:
     return folder if found.st_uid == os.getuid() and not found.st_mode & 0o022 else None
 
 
-@compiled(VARINT)
+# Compiled only as a part of those that call it, which have it in what they keep.
+part = numba.njit(nogil=True, error_model="numpy")
+
+
+@intrinsic
+def copy_bytes(context, out, at, src, begin, size):  # type: ignore[no-untyped-def]
+    """Copy bytes from one array to another, without a look at bounds."""
+    signature = types.void(out, types.int64, src, types.int64, types.int64)
+
+    def generate(target, builder, made, given):  # type: ignore[no-untyped-def]
+        to = target.make_array(made.args[0])(target, builder, given[0])
+        of = target.make_array(made.args[2])(target, builder, given[2])
+        cgutils.raw_memcpy(
+            builder,
+            builder.gep(to.data, [given[1]]),
+            builder.gep(of.data, [given[3]]),
+            given[4],
+            1,
+        )
+        return target.get_dummy_value()
+
+    return signature, generate
+
+
+@part
 def varint(src, pos, limit, bits_max):  # type: ignore[no-untyped-def]
     """A varint as it stands, zigzag and all, and the position after it; -1 if it has no end."""
     value = 0
@@ -112,7 +137,7 @@ def varint(src, pos, limit, bits_max):  # type: ignore[no-untyped-def]
     return 0, -1
 
 
-@compiled(FIELD)
+@part
 def field(src, pos, limit, wanted, out, at):  # type: ignore[no-untyped-def]
     """Copy a key, value or header: the position after it, and its size, -1 for null.
 
@@ -127,8 +152,7 @@ def field(src, pos, limit, wanted, out, at):  # type: ignore[no-untyped-def]
     if size > limit - pos:
         return -WRONG_END, 0
     if wanted:
-        for i in range(size):
-            out[at + i] = src[pos + i]
+        copy_bytes(out, at, src, pos, size)
     return pos + size, size
 
 
@@ -148,6 +172,7 @@ def decode(  # type: ignore[no-untyped-def]
     key_at, value_at = counters[KEY_BYTES], counters[VALUE_BYTES]
     header, name_at, content_at = counters[HEADERS], counters[NAME_BYTES], counters[CONTENT_BYTES]
     want_key, want_value, want_headers = wanted & KEY, wanted & VALUE, wanted & HEADER
+    want_offset, want_time, want_kind = wanted & OFFSET, wanted & TIME, wanted & KIND
     for number in range(segments.shape[0]):
         pos, stop = segments[number, POSITION], segments[number, STOP]
         base_offset, last_delta = segments[number, BASE_OFFSET], segments[number, LAST_DELTA]
@@ -238,10 +263,13 @@ def decode(  # type: ignore[no-untyped-def]
             if pos != limit:
                 counters[PROBLEM] = WRONG_END
                 return
-            offsets[row] = offset
-            time_ms = base_ms + (((delta_ms >> 1) & LONG_MAX) ^ -(delta_ms & 1))
-            times[row] = (segments[number, APPEND_MS] if kind else time_ms) * 1000
-            kinds[row] = kind
+            if want_offset:
+                offsets[row] = offset
+            if want_time:
+                time_ms = base_ms + (((delta_ms >> 1) & LONG_MAX) ^ -(delta_ms & 1))
+                times[row] = (segments[number, APPEND_MS] if kind else time_ms) * 1000
+            if want_kind:
+                kinds[row] = kind
             row += 1
         if is_whole and pos != stop:
             counters[PROBLEM] = FOLLOW

@@ -12,7 +12,10 @@ from headrace.client.cluster import PAUSE_SECONDS, Cluster
 from headrace.client.leaders import EARLIEST as EARLIEST_TIME
 from headrace.client.leaders import LATEST as LATEST_TIME
 from headrace.client.leaders import Leaders
-from headrace.protocol.errors import KafkaError
+from headrace.client.raw import GONE, GONE_SECONDS
+from headrace.client.refusals import refused
+from headrace.protocol.api.metadata import MetadataResponseTopic
+from headrace.protocol.errors import ErrorCode, KafkaError
 from headrace.spark.errors import OptionError, SourceUnreachable
 from headrace.spark.options import SourceOptions
 from headrace.spark.positions import (
@@ -28,7 +31,8 @@ from headrace.spark.positions import (
 T = TypeVar("T")
 
 NO_RECORD = -1
-GONE_SECONDS = 5.0
+# What is said of a topic that is not there, or that cannot be.
+_NO_TOPIC = (*GONE, ErrorCode.INVALID_TOPIC_EXCEPTION)
 _MARKS = {EARLIEST_OFFSET: EARLIEST_TIME, LATEST_OFFSET: LATEST_TIME}
 
 
@@ -67,22 +71,48 @@ class Logs:
         deadline = self._clock() + GONE_SECONDS
         while True:
             found = self._look()
-            if awaited <= set(found) or self._clock() > deadline:
+            missing = awaited - set(found)
+            if not missing:
                 return found
+            if self._clock() > deadline:
+                # A topic that the user has no right to any more is in no list; it is not gone.
+                self._named(topic for topic, _ in missing)
+                return found
+            time.sleep(PAUSE_SECONDS)
+
+    def gone(self, places: Iterable[Place]) -> list[Place]:
+        """Those that are not there any more, whether the query still asks for them or not."""
+        awaited = set(places)
+        deadline = self._clock() + GONE_SECONDS
+        while True:
+            missing = awaited - set(_places(self._named(topic for topic, _ in awaited)))
+            if not missing or self._clock() > deadline:
+                return sorted(missing)
             time.sleep(PAUSE_SECONDS)
 
     def _look(self) -> list[Place]:
         topics = self._options.topics
-        names: Iterable[str] = topics.names or {topic for topic, _ in topics.places}
-        if topics.pattern is not None:
-            fits = re.compile(topics.pattern).fullmatch
-            names = [
-                topic.name
-                for topic in self._insist(partial(self._cluster.topics, None))
-                if topic.name and fits(topic.name) and not topic.is_internal
-            ]
-        found = self._insist(partial(self._cluster.leaders, sorted(names))) if names else {}
-        return sorted(found.keys() & set(topics.places) if topics.places else found)
+        if topics.pattern is None:
+            found = _places(self._named(topics.names or (topic for topic, _ in topics.places)))
+            return [place for place in found if not topics.places or place in topics.places]
+        fits = re.compile(topics.pattern).fullmatch
+        there = self._insist(partial(self._topics, None))
+        return _places(it for it in there if fits(it.name or "") and not it.is_internal)
+
+    def _named(self, names: Iterable[str]) -> list[MetadataResponseTopic]:
+        wanted = sorted(set(names))
+        return self._insist(partial(self._topics, wanted)) if wanted else []
+
+    def _topics(self, names: list[str] | None) -> list[MetadataResponseTopic]:
+        """Topics that are there; a KafkaError for what cannot be said, or not be told the user."""
+        there: list[MetadataResponseTopic] = []
+        for topic in self._cluster.topics(names):
+            if topic.error_code and topic.error_code not in _NO_TOPIC:
+                refusal = refused(topic.error_code)
+                raise KafkaError(refusal.code, f"topic {topic.name}: {refusal.message}")
+            if not topic.error_code:
+                there.append(topic)
+        return there
 
     def earliest(self, places: Iterable[Place]) -> Offsets:
         """Where logs begin."""
@@ -130,6 +160,8 @@ class Logs:
             found |= self._insist(partial(self._ask, missing))
             if len(found) < len(times):
                 self._leaders = None
+                # Says so if it is a right that is missing.
+                self._named(topic for topic, _ in times.keys() - found.keys())
                 self._pause(deadline, f"nobody leads {sorted(times.keys() - found.keys())}")
         return found
 
@@ -167,6 +199,10 @@ class Logs:
                 "right, and does kafka.security.protocol fit the port?)"
             )
         time.sleep(PAUSE_SECONDS)
+
+
+def _places(topics: Iterable[MetadataResponseTopic]) -> list[Place]:
+    return sorted((it.name or "", row.partition_index) for it in topics for row in it.partitions)
 
 
 def _check_covers(given: Mapping[Place, int], places: list[Place], option: str) -> None:

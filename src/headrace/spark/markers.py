@@ -7,23 +7,20 @@ that was interrupted has to be run again before that.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from headrace.client.addresses import parse_servers
-from headrace.client.cluster import Cluster, CoordinatorOf
-from headrace.client.security import Security
 from headrace.protocol.api.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from headrace.spark.pipeline_errors import CheckpointTooOld
 
 PREFIX = "headrace.sink"
-TIMEOUT_SECONDS = 60.0
 # The last version that asks for one group; it is also the first that waits for open transactions.
 FETCH_ONE_VERSION = 7
 
 
-def marker_name(query: str, task: int) -> str:
-    """The group, and the transactional id, of a task of a query."""
-    return f"{PREFIX}.{query}.{task}"
+def marker_name(query: str, task: int, topic: str | None) -> str:
+    """The group, and the transactional id, of a task of a query that writes to a topic.
+
+    None if the rows name their topics. Two topics that one batch is written to have each its own.
+    """
+    return f"{PREFIX}.{query}.{task}" if topic is None else f"{PREFIX}.{query}.{task}/{topic}"
 
 
 def is_written(marker: int | None, batch: int) -> bool:
@@ -36,19 +33,19 @@ def is_written(marker: int | None, batch: int) -> bool:
     return marker == batch
 
 
-def read_marker(settings: Mapping[str, str], name: str) -> int | None:
-    """The batch that a marker names, or None; what an open transaction holds is waited for."""
-    request = OffsetFetchRequest(group_id=name, topics=None, require_stable=True)
-    servers = parse_servers(settings["bootstrap.servers"])
-    with Cluster(servers, Security(settings), TIMEOUT_SECONDS) as cluster:
-        answer = cluster.ask_coordinator(
-            CoordinatorOf.GROUP, name, request, OffsetFetchResponse, _refusal, FETCH_ONE_VERSION
-        )
+def marker_request(name: str) -> OffsetFetchRequest:
+    """Asks the group's coordinator for a marker; what an open transaction holds is refused."""
+    return OffsetFetchRequest(group_id=name, topics=None, require_stable=True)
+
+
+def marked(answer: OffsetFetchResponse) -> int | None:
+    """The batch that a marker names, or None."""
     # A task whose rows name their topics marks the first of each batch: the newest counts.
     offsets = [row.committed_offset for topic in answer.topics for row in topic.partitions]
     return max((offset for offset in offsets if offset >= 0), default=None)
 
 
-def _refusal(answer: OffsetFetchResponse) -> tuple[int, str | None]:
+def marker_error(answer: OffsetFetchResponse) -> int:
+    """The first error code in an answer, or 0."""
     codes = [row.error_code for topic in answer.topics for row in topic.partitions]
-    return next(filter(None, (answer.error_code, *codes)), 0), None
+    return next(filter(None, (answer.error_code, *codes)), 0)

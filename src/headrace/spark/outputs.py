@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 from headrace.client.making_topics import NeededTopic, admin_client
 from headrace.client.making_topics import make_topics as make_needed
 from headrace.reliability.dead_letters import topic_of
+from headrace.spark.client_settings import shared_by_both
+from headrace.spark.hadoop_files import is_remote, opened_files
 from headrace.spark.pipeline_errors import PipelineError
-from headrace.spark.sinks import Folder, Sink, Table, Topic
+from headrace.spark.sinks import Sink, Table, Topic
 
 if TYPE_CHECKING:
     from headrace.spark.definitions import Pipeline
@@ -26,7 +28,7 @@ def make_topics(pipeline: Pipeline, settings: Mapping[str, str]) -> None:
     """
     from confluent_kafka import KafkaException
 
-    admin = admin_client(settings)
+    admin = admin_client(shared_by_both(settings))
     known = admin.list_topics(timeout=ADMIN_SECONDS).topics
     missing = [each.topic for each in pipeline.sources.values() if each.topic not in known]
     if missing:
@@ -40,7 +42,7 @@ def make_topics(pipeline: Pipeline, settings: Mapping[str, str]) -> None:
     if isinstance(pipeline.sink, Topic):
         wanted[pipeline.sink.output(pipeline.version)] = partitions
     for each in pipeline.sources.values():
-        if each.value is not None and not each.latest:
+        if each.value is not None:
             wanted.setdefault(pipeline.dead_letters or topic_of(each.topic), 1)
     new = [NeededTopic(name, count) for name, count in wanted.items() if name not in known]
     try:
@@ -62,7 +64,10 @@ def output_exists(sink: Sink, version: int, settings: Mapping[str, str]) -> bool
 
         with open_sql(sink.url) as database, database.connect() as connection:
             return bool(inspect(connection).has_table(output))
-    return _path(sink, version).is_dir()
+    if is_remote(output):
+        with opened_files() as files:
+            return files.exists(output)
+    return Path(output.removeprefix("file://")).is_dir()
 
 
 def drop_output(sink: Sink, version: int, settings: Mapping[str, str]) -> None:
@@ -81,11 +86,13 @@ def drop_output(sink: Sink, version: int, settings: Mapping[str, str]) -> None:
             with database.begin(connection, write=True):
                 connection.exec_driver_sql(f"DROP TABLE {quote(output)}")
     else:
-        shutil.rmtree(_path(sink, version))
+        remove_folder(output)
 
 
-def _path(sink: Folder, version: int) -> Path:
-    path = sink.output(version).removeprefix("file://")
-    if "://" in path:
-        raise PipelineError(f"{path} is not on this machine", "use the tools of its file system")
-    return Path(path)
+def remove_folder(path: str) -> None:
+    """Remove a folder of this machine or a Hadoop URL, if it is there."""
+    if is_remote(path):
+        with opened_files() as files:
+            files.remove(path)
+    else:
+        shutil.rmtree(path.removeprefix("file://"), ignore_errors=True)

@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from headrace.spark.batch_ids import query_of
+from headrace.spark.batch_ids import pass_over, query_of
 from headrace.spark.hadoop_files import HadoopFiles
 from headrace.spark.pipeline_errors import CheckpointTooOld, SinkError
 
@@ -24,6 +24,7 @@ ForeachBatch = Callable[["DataFrame", int], None]
 # Names that begin so are not read by Spark.
 OWNER = "_headrace.json"
 UNFINISHED = "_unfinished"
+COLUMN = "batch"
 
 
 def into_parquet(
@@ -37,11 +38,16 @@ def into_parquet(
     """
 
     def write(rows: DataFrame, batch: int) -> None:
+        if COLUMN in rows.columns:
+            raise SinkError(
+                f"a column {COLUMN!r} would be hidden by the number of the batch", "rename it"
+            )
         writer = name or query_of(rows)
         files = HadoopFiles(rows.sparkSession)
         _own(files, folder, writer)
         target = f"{folder}/{folder_name(batch)}"
         if files.exists(target):
+            pass_over(rows)
             return
         _check_newest(files, folder, batch)
         aside = f"{folder}/{UNFINISHED}/{batch}-{uuid.uuid4().hex}"
@@ -59,11 +65,11 @@ def into_parquet(
 
 def folder_name(batch: int) -> str:
     """The folder of a batch; a column of the table, in Hive's manner."""
-    return f"batch={batch}"
+    return f"{COLUMN}={batch}"
 
 
 def _check_newest(files: HadoopFiles, folder: str, batch: int) -> None:
-    numbers = [name.removeprefix("batch=") for name in files.names(folder)]
+    numbers = [name.removeprefix(f"{COLUMN}=") for name in files.names(folder)]
     newest = max((int(number) for number in numbers if number.isdigit()), default=-1)
     if newest > batch:
         raise CheckpointTooOld(

@@ -2,6 +2,7 @@
 
 A batch that is run again must give each task the rows it had. So the rows are parted by key among a
 number of tasks that does not change, and a fingerprint of the plan is kept in the checkpoint.
+Where the rows themselves could change, they are kept there too.
 """
 
 from __future__ import annotations
@@ -9,19 +10,27 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headrace.spark.batch_ids import query_of
 from headrace.spark.hadoop_files import HadoopFiles
+from headrace.spark.kept_rows import keep, may_change
 from headrace.spark.pipeline_errors import PlanChanged, SinkError
+from headrace.spark.sessions import activate
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 FILE = "headrace-pin.json"
+BY_ROW = "by row"
+# Spark's setting for how much of a plan it prints, 25 columns unless told; a pin is of all of it.
+_FIELDS_MAX = "spark.sql.debug.maxToStringFields"
+_ALL_FIELDS = str(2**31 - 1)
+_printing = threading.Lock()
 # What a plan's text has that is another in every run: ids of expressions, objects and nodes, the
 # numbers of lambda variables, and how a source is read, which does not decide where rows go.
 _EXPRESSION = re.compile(r"#(\d+)L?")
@@ -32,11 +41,12 @@ _SOURCE = re.compile(r"^(.*?Streaming\w*Relation\w*).*?(\[[^\[\]]*\])?$", re.MUL
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """How many tasks write, by which key rows are parted, and the fingerprint of the plan."""
+    """How many tasks write to which topic, the key that parts rows, the plan's fingerprint."""
 
     tasks: int
     key: tuple[str, ...]
     plan: str
+    topic: str = BY_ROW
 
     def to_json(self) -> str:
         """As it is kept."""
@@ -46,7 +56,8 @@ class Pin:
     def from_json(cls, text: str) -> Pin:
         """As it was kept."""
         found = json.loads(text)
-        return cls(int(found["tasks"]), tuple(found["key"]), str(found["plan"]))
+        topic = str(found.get("topic", BY_ROW))
+        return cls(int(found["tasks"]), tuple(found["key"]), str(found["plan"]), topic)
 
 
 def differences(kept: Pin, now: Pin) -> list[str]:
@@ -56,6 +67,8 @@ def differences(kept: Pin, now: Pin) -> list[str]:
         found.append(f"tasks were {kept.tasks} and are {now.tasks}")
     if kept.key != now.key:
         found.append(f"the key was {', '.join(kept.key)} and is {', '.join(now.key)}")
+    if kept.topic != now.topic:
+        found.append(f"the topic was {kept.topic} and is {now.topic}")
     if kept.plan != now.plan:
         found.append("the query's plan has changed")
     return found
@@ -67,6 +80,20 @@ def plan_fingerprint(plan: str) -> str:
     text = _LAMBDA.sub(r"\1", _SOURCE.sub(r"\1 \2", plan))
     text = _EXPRESSION.sub(lambda found: names.setdefault(found[1], f"#{len(names)}"), text)
     return hashlib.sha256(_OBJECT.sub("", text).encode()).hexdigest()[:32]
+
+
+def plan_text(plan: Any, rows: DataFrame) -> str:
+    """A plan in words, with every column that it has."""
+    settings = rows.sparkSession.conf
+    # The setting is the session's, and pipelines in threads may share one.
+    with _printing:
+        activate(rows.sparkSession)
+        before = settings.get(_FIELDS_MAX)
+        settings.set(_FIELDS_MAX, _ALL_FIELDS)
+        try:
+            return str(plan.toString())
+        finally:
+            settings.set(_FIELDS_MAX, str(before))
 
 
 def open_batch(offsets: Sequence[str], commits: Sequence[str]) -> int | None:
@@ -85,10 +112,8 @@ def hold(files: HadoopFiles, checkpoint: str, pin: Pin, *, repin: bool = False) 
     """
     path = f"{checkpoint}/{FILE}"
     known = files.read_text(path)
-    if known is not None:
-        changes = differences(Pin.from_json(known), pin)
-        if not changes:
-            return
+    changes = ["it has no pin"] if known is None else differences(Pin.from_json(known), pin)
+    if changes:
         half = open_batch(
             files.names(f"{checkpoint}/offsets"), files.names(f"{checkpoint}/commits")
         )
@@ -97,13 +122,13 @@ def hold(files: HadoopFiles, checkpoint: str, pin: Pin, *, repin: bool = False) 
                 f"{'; '.join(changes)}, and batch {half} is half written",
                 "run it as it was until that batch is finished, or replay into a new output",
             )
-        if not repin:
+        if known is not None and not repin:
             raise PlanChanged(
                 f"{'; '.join(changes)}: the checkpoint {checkpoint} was written with another plan",
                 "no batch is half written, so --repin (repin=True) takes the new plan; "
                 "results of old and new code then mix in one output, unlike with a replay",
             )
-    files.write_text(path, pin.to_json())
+        files.write_text(path, pin.to_json())
 
 
 def exactly_once(
@@ -119,7 +144,8 @@ def exactly_once(
     """A stream writer into a topic whose rows reach the same tasks in every run of a batch.
 
     `key` is the column or columns that part the rows among so many tasks; `options` are the sink's.
-    PlanChanged if the checkpoint was written with another plan.
+    Rows that another run of the batch could change are kept beside the checkpoint before they are
+    written. PlanChanged if the checkpoint was written with another plan.
     """
     from pyspark.sql import Column
 
@@ -128,17 +154,24 @@ def exactly_once(
     if missing or not columns or tasks < 1:
         wrong = f"there is no column {missing[0]!r}" if missing else "a key and tasks are needed"
         raise SinkError(f"rows cannot be parted: {wrong}", f"columns: {', '.join(rows.columns)}")
-    plan = rows._jdf.queryExecution().analyzed().toString()
-    pin = Pin(tasks, tuple(map(str, columns)), plan_fingerprint(plan))
+    plan = rows._jdf.queryExecution().analyzed()
+    text = plan_text(plan, rows)
+    by_name = {name.lower(): value for name, value in options.items()}
+    topic = by_name.get("topic", BY_ROW)
+    pin = Pin(tasks, tuple(map(str, columns)), plan_fingerprint(text), topic)
     hold(HadoopFiles(rows.sparkSession), checkpoint, pin, repin=repin)
+    # A key's rows go to its task whatever they hold; what is parted by itself must not change.
+    is_by_key = all(isinstance(name, str) and name != "value" for name in columns)
+    must_keep = may_change(plan, text, is_by_key=is_by_key)
 
     def write(part: DataFrame, batch: int) -> None:
-        job = part.repartition(tasks, *columns).write.format("headrace").options(**options)
+        found = keep(part, checkpoint, batch) if must_keep else part
+        job = found.repartition(tasks, *columns).write.format("headrace").options(**options)
         job.option("id", query_of(part)).option("batch", str(batch)).mode("append").save()
 
-    if output_mode == "append":
+    if output_mode == "append" and not must_keep:
         writer = rows.repartition(tasks, *columns).writeStream.format("headrace").options(**options)
     else:
-        # Spark lets sinks in Python take rows that change only as batches of their own.
+        # Spark lets sinks in Python take other modes than append only as batches of their own.
         writer = rows.writeStream.foreachBatch(write)
     return writer.outputMode(output_mode).option("checkpointLocation", checkpoint)

@@ -6,6 +6,10 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from headrace.client.settings import translate
+from headrace.spark.client_settings import settings_of
+from headrace.spark.lags import lag
+
 Ends = Mapping[str, Mapping[str, int]]
 
 METADATA_SECONDS = 30.0
@@ -37,14 +41,14 @@ def read_progress(report: str, begins: Ends | None = None, ends: Ends | None = N
             for number, at in partitions.items()
         )
         total = _sum(ends) - _sum(begins)
-    metrics = [source["metrics"] for source in sources if source.get("metrics")]
+    behind = lag(found)
     return Progress(
         int(found.get("batchId", -1)),
         float(found.get("processedRowsPerSecond") or 0.0),
         int(found.get("numInputRows") or 0),
         done,
         total,
-        metrics[0] if metrics else None,
+        None if behind is None else behind._asdict(),
     )
 
 
@@ -78,7 +82,10 @@ def begins_and_ends(settings: Mapping[str, str], topics: Iterable[str]) -> tuple
 
     begins: dict[str, dict[str, int]] = {}
     ends: dict[str, dict[str, int]] = {}
-    consumer = Consumer({**settings, "group.id": "headrace-progress", "log_level": 0})
+    fit = translate(
+        {**settings_of(settings, "consumer"), "group.id": "headrace-progress"}, "consumer"
+    )
+    consumer = Consumer({**fit, "log_level": 0})
     try:
         for topic in topics:
             known = consumer.list_topics(topic, timeout=METADATA_SECONDS).topics[topic]

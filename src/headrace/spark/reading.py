@@ -7,9 +7,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from headrace.client.leaders import EARLIEST, Leaders
-from headrace.client.raw import OffsetOutOfRange, RawReader
-from headrace.spark.decoder import Build, Unpacker, best_build
-from headrace.spark.errors import DataLoss
+from headrace.client.raw import GONE, OffsetOutOfRange, RawReader
+from headrace.protocol.errors import ErrorCode, KafkaError
+from headrace.spark.decoder import Build, Unpacker, best_build, cuts
+from headrace.spark.errors import DataLoss, SourceUnreachable
 from headrace.spark.options import SourceOptions
 from headrace.spark.ranges import Range
 
@@ -19,7 +20,10 @@ _log = logging.getLogger("headrace.spark")
 def read_range(
     options: SourceOptions, columns: Sequence[str], wanted: Range, build: Build | None = None
 ) -> Iterator[Any]:
-    """The records of a range as Arrow record batches; DataLoss if its beginning was deleted."""
+    """The records of a range as Arrow record batches, each good until the next is asked for.
+
+    DataLoss if its beginning was deleted, or all of it.
+    """
     build = build or best_build()
     unpacker = Unpacker()
     topic, partition, start, end = wanted
@@ -38,9 +42,10 @@ def read_range(
             try:
                 for fetched in reader.fetch(start, end):
                     for chunk in unpacker.chunks(fetched):
-                        batch = build(chunk, columns, topic, partition, start, end)
-                        if batch.num_rows:
-                            yield batch
+                        for low, high in cuts(chunk, start, end):
+                            batch = build(chunk, columns, topic, partition, low, high)
+                            if batch.num_rows:
+                                yield batch
                     # What was given out is not given out again if the rest is found deleted.
                     start = fetched.next_offset
                 return
@@ -50,6 +55,13 @@ def read_range(
                     place = (topic, partition)
                     begin = Leaders(cluster, [place]).offsets([place], EARLIEST).get(place, end)
                 start = _after_loss(options, wanted, start, begin)
+            except KafkaError as refusal:
+                if refusal.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                    raise SourceUnreachable(f"topic {topic}: {refusal.message}") from None
+                if refusal.code not in GONE:
+                    raise
+                tell_loss(options, f"{topic}/{partition} was deleted, offset {start} and on unread")
+                return
 
 
 def _after_loss(options: SourceOptions, wanted: Range, start: int, begin: int) -> int:
@@ -59,7 +71,12 @@ def _after_loss(options: SourceOptions, wanted: Range, start: int, begin: int) -
         loss = f"{topic}/{partition}: offsets {start} to {min(begin, end) - 1} were deleted unread"
     else:
         loss = f"{topic}/{partition}: offsets {start} to {end - 1} are beyond its end"
+    tell_loss(options, loss)
+    return begin if begin > start else end
+
+
+def tell_loss(options: SourceOptions, loss: str) -> None:
+    """Tell of a loss: DataLoss, or a warning if the options allow to go on."""
     if options.fails_on_data_loss:
         raise DataLoss(loss)
     _log.warning("%s; going on, as failOnDataLoss is false", loss)
-    return begin if begin > start else end

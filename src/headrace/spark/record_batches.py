@@ -20,6 +20,8 @@ from headrace.protocol.batch import (
     PRODUCER_ID_AT,
     TRANSACTIONAL_BIT,
     frame_records,
+    iter_records,
+    read_header,
     seal,
 )
 from headrace.protocol.compression import Codec, compress
@@ -34,6 +36,7 @@ except ImportError:
 # Below the broker's default of max.message.bytes, with room for the batch's header.
 BATCH_BYTES = 900_000
 RECORD_OVERHEAD_BYTES = 64
+SEQUENCE_MASK = 0x7FFF_FFFF
 
 _attributes = Struct(">h")
 _producer = Struct(">qhi")
@@ -65,11 +68,16 @@ class _Bytes(NamedTuple):
     nulls: NDArray[np.uint8]
 
 
-def build(rows: Any, partitions: int, without_key: int) -> Iterator[Built]:
-    """The batches of rows of one topic, in the order of the rows in each partition."""
+def build(
+    rows: Any, partitions: int, without_key: int, limit_bytes: int = BATCH_BYTES
+) -> Iterator[Built]:
+    """The batches of rows of one topic, in the order of the rows in each partition.
+
+    None is above the limit, before it is packed, unless it has one record only.
+    """
     names = rows.schema.names
     if kernel is None or "headers" in names:
-        yield from _plainly(rows, partitions, without_key)
+        yield from _plainly(rows, partitions, without_key, limit_bytes)
         return
     values = _column(rows.column("value"))
     keys = _column(rows.column("key")) if "key" in names else _nothing(rows.num_rows)
@@ -80,12 +88,12 @@ def build(rows: Any, partitions: int, without_key: int) -> Iterator[Built]:
     order = np.argsort(places, kind="stable").astype(np.int64, copy=False)
     counts = np.bincount(places, minlength=partitions)
     largest = int(np.diff(values.ends).max()) + int(np.diff(keys.ends).max())
-    room = np.empty(max(BATCH_BYTES, largest + RECORD_OVERHEAD_BYTES), np.uint8)
+    room = np.empty(max(limit_bytes, largest + RECORD_OVERHEAD_BYTES), np.uint8)
     begin = 0
     for partition in np.flatnonzero(counts).tolist():
         stop = begin + int(counts[partition])
         while begin < stop:
-            after, size = kernel.encode(order, begin, stop, BATCH_BYTES, *keys, *values, room)
+            after, size = kernel.encode(order, begin, stop, limit_bytes, *keys, *values, room)
             yield Built(partition, room[:size].tobytes(), after - begin)
             begin = after
 
@@ -98,6 +106,23 @@ def finish(built: Built, who: Producing, sequence: int, timestamp_ms: int) -> by
     _producer.pack_into(batch, PRODUCER_ID_AT, who.producer_id, who.epoch, sequence)
     seal(batch, 0)
     return batch
+
+
+def halves(batch: bytearray, who: Producing) -> list[bytearray]:
+    """A batch as two that have its numbers; one of a single record stays one."""
+    header = read_header(batch)
+    records = list(iter_records(batch))
+    middle = (len(records) + 1) // 2
+    made: list[bytearray] = []
+    for first, part in ((0, records[:middle]), (middle, records[middle:])):
+        if part:
+            renumbered = [
+                Record(number, 0, it.key, it.value, it.headers) for number, it in enumerate(part)
+            ]
+            sequence = (header.base_sequence + first) & SEQUENCE_MASK
+            built = _plain_batch(0, renumbered)
+            made.append(finish(built, who, sequence, header.base_timestamp))
+    return made
 
 
 def _column(column: Any) -> _Bytes:
@@ -138,7 +163,7 @@ def _named(column: Any, places: NDArray[np.int32], partitions: int) -> NDArray[n
     return np.where(named < 0, places, named).astype(np.int32)
 
 
-def _plainly(rows: Any, partitions: int, without_key: int) -> Iterator[Built]:
+def _plainly(rows: Any, partitions: int, without_key: int, limit_bytes: int) -> Iterator[Built]:
     columns: Mapping[str, list[Any]] = rows.to_pydict()
     empty: list[Any] = [None] * rows.num_rows
     parts: dict[int, list[Record]] = {}
@@ -162,7 +187,7 @@ def _plainly(rows: Any, partitions: int, without_key: int) -> Iterator[Built]:
         size = RECORD_OVERHEAD_BYTES + len(key or b"") + len(value or b"")
         size += sum(len(name) * 4 + len(content or b"") for name, content in pairs)
         part = parts.setdefault(partition, [])
-        if part and sizes[partition] + size > BATCH_BYTES:
+        if part and sizes[partition] + size > limit_bytes:
             yield _plain_batch(partition, part)
             part = parts[partition] = []
             sizes[partition] = 0

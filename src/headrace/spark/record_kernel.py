@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from numba import types
 
-from headrace.spark.kernel import compiled
+from headrace.spark.kernel import compiled, copy_bytes, part
 
 _bytes_in = types.Array(types.uint8, 1, "C", readonly=True)
 _ints_in = types.Array(types.int32, 1, "C", readonly=True)
@@ -54,7 +54,7 @@ def place(keys, ends, nulls, partitions, without_key, out):  # type: ignore[no-u
         out[row] = ((hashed ^ (hashed >> 15)) & 0x7FFF_FFFF) % partitions
 
 
-@compiled(types.int64(_i8))
+@part
 def size_of(number):  # type: ignore[no-untyped-def]
     """The bytes of a number as an unsigned varint."""
     size = 1
@@ -64,7 +64,7 @@ def size_of(number):  # type: ignore[no-untyped-def]
     return size
 
 
-@compiled(types.int64(_bytes_out, _i8, _i8))
+@part
 def put(out, at, number):  # type: ignore[no-untyped-def]
     """Write a number as an unsigned varint; the position after it."""
     while number > 127:
@@ -75,14 +75,13 @@ def put(out, at, number):  # type: ignore[no-untyped-def]
     return at + 1
 
 
-@compiled(types.int64(_bytes_out, _i8, _bytes_in, _i8, _i8))
+@part
 def put_bytes(out, at, data, begin, size):  # type: ignore[no-untyped-def]
     """Write bytes with their length, -1 for null; the position after them."""
     if size < 0:
         return put(out, at, 1)
     at = put(out, at, size << 1)
-    for i in range(size):
-        out[at + i] = data[begin + i]
+    copy_bytes(out, at, data, begin, size)
     return at + size
 
 

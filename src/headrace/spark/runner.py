@@ -88,6 +88,7 @@ class Runner:
             "sink": describe(self._pipeline.sink, self._pipeline.version),
             "checkpoint": self._start.checkpoint,
             "master": spark.sparkContext.master,
+            "is_bounded": self._start.to_end,
             "restarts": 0,
             "error": None,
         }
@@ -165,8 +166,9 @@ class Runner:
                 self.on_first_batch = None
             if self._on_progress:
                 self._on_progress(progress)
+        self._state.update(self._figures(progress))
         if time.monotonic() - self._state_at_s > STATE_SECONDS:
-            self._tell("running", **self._figures(progress))
+            self._tell("running")
 
     def _figures(self, progress: Progress) -> dict[str, Any]:
         figures = {**progress._asdict(), "error": None}

@@ -21,7 +21,7 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from headrace.spark.markers import is_written, marker_name, read_marker
+from headrace.spark.markers import is_written, marker_name
 from headrace.spark.pipeline_errors import SinkError
 from headrace.spark.sink_options import SinkOptions, check_columns, read_options
 from headrace.spark.sink_rows import by_topic
@@ -72,7 +72,7 @@ class StreamSink(DataSourceStreamArrowWriter):
         self._options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        """Write a task's rows of one batch; durable and visible when it returns."""
+        """Write a task's rows of one batch; durable when it returns, visible a moment later."""
         context = _context()
         query, batch = (context.getLocalProperty(name) for name in (QUERY_PROPERTY, BATCH_PROPERTY))
         if query is None or batch is None:
@@ -99,12 +99,18 @@ class BatchSink(DataSourceArrowWriter):
         self._name = name
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        """Write a task's rows; durable and visible when it returns."""
+        """Write a task's rows; durable when it returns, visible a moment later."""
         task, batch = _context().partitionId(), self._options.batch
         return write_once(self._options, self._name, task, batch, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Nothing is left to do: every task has committed its own rows."""
+        """Every task has committed its own rows; said is only if they were there before."""
+        done = [it for it in messages if isinstance(it, Written)]
+        if any(it.is_repeat for it in done) and not any(it.records for it in done):
+            _log.warning(
+                "nothing was written: batch %d of id %s was there already",
+                self._options.batch, self._name,
+            )  # fmt: skip
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """What other tasks wrote stays; with an id, the same job again completes it."""
@@ -122,9 +128,8 @@ def write_once(
     first = next(parts, None)
     if first is None:
         return Written(task, 0, is_repeat=False)
-    name = marker_name(query, task)
-    with SinkTransaction(options.settings, name) as transaction:
-        if is_written(read_marker(options.settings, name), batch):
+    with SinkTransaction(options.settings, marker_name(query, task, options.topic)) as transaction:
+        if is_written(transaction.marker(), batch):
             # Spark wants its rows taken, and the next task of this process begins after them.
             for _ in parts:
                 pass

@@ -22,14 +22,13 @@ from headrace.protocol.api.produce import (
 )
 from headrace.protocol.errors import ErrorCode, KafkaError
 from headrace.spark.pipeline_errors import SinkError
-from headrace.spark.record_batches import Built, Producing, finish
+from headrace.spark.record_batches import SEQUENCE_MASK, Built, Producing, finish, halves
 
 ALL_REPLICAS = -1
 # So often a topic that is missing is looked for, with the caller's pauses between.
 MISSES_MAX = 30
 TIMEOUT_MS = 30_000
 REQUEST_BYTES = 4 << 20
-SEQUENCE_MASK = 0x7FFF_FFFF
 # The last version in which partitions do not join a transaction by being produced to (KIP-890).
 VERSION_MAX = 11
 
@@ -51,7 +50,9 @@ class Sending:
     batch is written twice or out of its turn. A method that raises may be called again.
     """
 
-    def __init__(self, cluster: Cluster, who: Producing, name: str) -> None:
+    def __init__(self, cluster: Cluster, who: Producing, name: str, limit_bytes: int) -> None:
+        self.limit_bytes = limit_bytes
+        """How large batches should be: less after a topic has not taken one."""
         self._cluster = cluster
         self._who = who
         self._name = name
@@ -65,6 +66,8 @@ class Sending:
         self._next_bytes = 0
         self._asked: list[_Asked] = []
         self._again: dict[Place, bytearray] = {}
+        # What comes after a batch that is sent again in parts.
+        self._rest: dict[Place, list[bytearray]] = {}
 
     def partitions(self, topic: str) -> int:
         """How many partitions a topic has."""
@@ -135,15 +138,29 @@ class Sending:
         passing: Exception | None = None
         for topic in answer.responses:
             for row in topic.partition_responses:
+                place = (topic.name, row.index)
                 if row.error_code in (0, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+                    if self._rest.get(place):
+                        self._again[place] = self._rest[place].pop(0)
                     continue
                 error = refused(row.error_code, row.error_message)
+                if error.code is ErrorCode.MESSAGE_TOO_LARGE and self._halve(asked.places, place):
+                    continue
                 if not error.code.retriable:
                     raise error
-                place = (topic.name, row.index)
                 self._again[place] = asked.places[place]
                 passing = error
         return passing
+
+    def _halve(self, sent: dict[Place, bytearray], place: Place) -> bool:
+        """Let a batch go again in two parts, with the same numbers; not if it is one record."""
+        parts = halves(sent[place], self._who)
+        if len(parts) < 2:
+            return False
+        self.limit_bytes = min(self.limit_bytes, len(parts[0]))
+        self._again[place] = parts[0]
+        self._rest.setdefault(place, []).insert(0, parts[1])
+        return True
 
     def _ask(self, batches: dict[Place, bytearray]) -> Exception | None:
         """Send batches to their leaders, none if one is not known; why some are to go again."""

@@ -1,7 +1,7 @@
 """One transaction of a sink's task, over the wire itself: records and the marker, or nothing.
 
-Arrow batches become record batches without a step through Python objects, and a transaction takes
-eight short requests; a client library would first start its threads and look around.
+Arrow batches become record batches without a step through Python objects, and beside the records a
+transaction takes about ten short requests; a client library would first start its threads.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from typing import Any, Self, TypeVar
 import pyarrow as pa
 
 from headrace.client.addresses import parse_servers
-from headrace.client.cluster import Cluster, CoordinatorOf
+from headrace.client.cluster import BrokerAddress, Cluster, CoordinatorOf
+from headrace.client.refusals import refused
 from headrace.client.security import Security
 from headrace.client.wire import AnswerT
 from headrace.protocol.api.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
@@ -26,6 +27,7 @@ from headrace.protocol.api.add_partitions_to_txn import (
 )
 from headrace.protocol.api.end_txn import EndTxnRequest, EndTxnResponse
 from headrace.protocol.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from headrace.protocol.api.offset_fetch import OffsetFetchResponse
 from headrace.protocol.api.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
@@ -35,8 +37,9 @@ from headrace.protocol.api.txn_offset_commit import (
 from headrace.protocol.compression import Codec
 from headrace.protocol.errors import ErrorCode, KafkaError
 from headrace.protocol.schema import Message
+from headrace.spark.markers import FETCH_ONE_VERSION, marked, marker_error, marker_request
 from headrace.spark.pipeline_errors import SinkError
-from headrace.spark.record_batches import Producing, build
+from headrace.spark.record_batches import BATCH_BYTES, Producing, build
 from headrace.spark.sink_sending import Sending
 
 # A broker that restarts answers again within this time; then the task fails and is tried anew.
@@ -44,6 +47,8 @@ PATIENCE_SECONDS = 120.0
 ANSWER_SECONDS = 60.0
 ABORT_SECONDS = 10.0
 PAUSE_SECONDS = 0.1
+# A refusal passes sooner: the markers of the transaction before, a coordinator that has moved.
+REFUSED_PAUSE_SECONDS = 0.02
 # So much is put together before it is sent: rows of many partitions make small batches.
 HELD_BYTES = 4 << 20
 # The last versions in which a producer says itself what joins its transaction (KIP-890).
@@ -62,6 +67,7 @@ class SinkTransaction:
         self._held: dict[str, list[Any]] = {}
         self._held_bytes = 0
         self._is_open = False
+        self._coordinators: dict[CoordinatorOf, BrokerAddress] = {}
         servers = parse_servers(str(settings["bootstrap.servers"]))
         self._cluster = Cluster(servers, Security(settings), ANSWER_SECONDS)
         try:
@@ -79,7 +85,19 @@ class SinkTransaction:
         except BaseException:
             self._cluster.close()
             raise
-        self._sending = Sending(self._cluster, self._who, name)
+        limit_bytes = int(settings.get("batch.size", BATCH_BYTES))
+        self._sending = Sending(self._cluster, self._who, name, min(limit_bytes, BATCH_BYTES))
+
+    def marker(self) -> int | None:
+        """The batch that was last committed under this name, or None."""
+        answer = self._coordinated(
+            marker_request(self._name),
+            OffsetFetchResponse,
+            marker_error,
+            CoordinatorOf.GROUP,
+            version_max=FETCH_ONE_VERSION,
+        )
+        return marked(answer)
 
     def send(self, topic: str, rows: Any) -> None:
         """Take an Arrow batch; it may be sent later, in the order of the rows of each key."""
@@ -141,7 +159,7 @@ class SinkTransaction:
             partitions = self._patiently(partial(self._sending.partitions, topic))
             without_key = self._patiently(partial(self._sending.turn, topic))
             for rows in whole:
-                built = list(build(rows, partitions, without_key))
+                built = list(build(rows, partitions, without_key, self._sending.limit_bytes))
                 self._add({(topic, each.partition) for each in built})
                 for each in built:
                     self._patiently(partial(self._sending.put, topic, each))
@@ -194,13 +212,18 @@ class SinkTransaction:
         code: Callable[[AnswerT], int],
         of: CoordinatorOf = CoordinatorOf.TRANSACTION,
         patience_s: float = PATIENCE_SECONDS,
+        version_max: int = OLD_VERSION,
     ) -> AnswerT:
         """Ask the coordinator of this name, again while it is moving, loading or away."""
 
         def ask() -> AnswerT:
-            return self._cluster.ask_coordinator(
-                of, self._name, request, answer, lambda said: (code(said), None), OLD_VERSION
-            )
+            # Looked for once, and anew after whatever went wrong.
+            where = self._coordinators.pop(of, None) or self._cluster.coordinator(of, self._name)
+            said = self._cluster.ask_broker(where, request, answer, version_max)
+            if code(said):
+                raise refused(code(said))
+            self._coordinators[of] = where
+            return said
 
         return self._patiently(ask, patience_s)
 
@@ -213,10 +236,12 @@ class SinkTransaction:
             except KafkaError as problem:
                 if not problem.code.retriable or time.monotonic() > deadline_s:
                     raise _explained(problem, self._name) from problem
+                pause_s = REFUSED_PAUSE_SECONDS
             except OSError as problem:
                 if time.monotonic() > deadline_s:
                     raise SinkError(f"{self._name}: no broker answers: {problem}") from problem
-            time.sleep(PAUSE_SECONDS)
+                pause_s = PAUSE_SECONDS
+            time.sleep(pause_s)
 
 
 def _partitions_error(answer: AddPartitionsToTxnResponse) -> int:
@@ -231,7 +256,10 @@ def _partitions_error(answer: AddPartitionsToTxnResponse) -> int:
 
 
 def _explained(problem: KafkaError, name: str) -> SinkError:
-    fenced = "another attempt of this task took over; this one has written nothing"
+    fenced = (
+        "another attempt of this task took over, or it took longer than "
+        "kafka.transaction.timeout.ms; this one has written nothing"
+    )
     hints = {
         ErrorCode.PRODUCER_FENCED: fenced,
         ErrorCode.INVALID_PRODUCER_EPOCH: fenced,
@@ -239,8 +267,11 @@ def _explained(problem: KafkaError, name: str) -> SinkError:
         "broker's transaction.max.timeout.ms",
         ErrorCode.MESSAGE_TOO_LARGE: "raise the topic's max.message.bytes",
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "headrace topic create makes a topic",
-        ErrorCode.TOPIC_AUTHORIZATION_FAILED: "the user may not write to the topic",
-        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "the user may not use transactional ids "
-        "that begin with headrace.sink",
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED: "the user needs the right to write to the topic and "
+        "to read it, since the marker is an offset in it",
+        ErrorCode.GROUP_AUTHORIZATION_FAILED: "the user needs the right to read groups that begin "
+        "with headrace.sink",
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "the user needs the right to write with "
+        "transactional ids that begin with headrace.sink",
     }
     return SinkError(f"{name}: {problem}", hints.get(problem.code, ""))

@@ -6,8 +6,8 @@ record for topics, a view for tables, a pointer in the folder.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from headrace.spark.pipeline_errors import PipelineError
@@ -20,11 +20,13 @@ class Topic:
     """A topic; `key` names the column or columns that become the record's key, as text.
 
     Rows without a column `value` become JSON objects. The first version is the topic of that name
-    itself, later ones are NAME.v2 and so on.
+    itself, later ones are NAME.v2 and so on. `options` are those of the connector's sink, as in
+    {"kafka.compression.type": "lz4"}.
     """
 
     name: str
     key: str | Sequence[str] | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
 
     def output(self, version: int) -> str:
         """The topic of a version."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
-from headrace.spark.batch_ids import query_of
+from headrace.spark.batch_ids import pass_over, query_of
 from headrace.spark.pipeline_errors import CheckpointTooOld, SinkError
 
 if TYPE_CHECKING:
@@ -76,6 +76,7 @@ class SqlTarget:
         with self._database.connect() as connection:
             self._create(connection)
             if self._last(connection, writer) == batch:
+                pass_over(rows)
                 return
             kept = rows.persist()
             try:
@@ -99,17 +100,17 @@ class SqlTarget:
             self._table.create(connection, checkfirst=True)
 
     def _last(self, connection: Connection, writer: str) -> int | None:
-        query = self._batches.select().where(self._batches.c.writer == writer)
         with self._database.begin(connection, write=False):
-            row = connection.execute(query).one_or_none()
+            row = connection.execute(self._entry(writer)).one_or_none()
         return None if row is None else int(row.batch)
 
     def _claim(self, connection: Connection, writer: str, batch: int) -> bool:
         """Enter the batch; False if it is there. Who claims at the same time waits for the end."""
-        insert = self._upserting()(self._batches).values(writer=writer, batch=batch)
+        entry = {"writer": writer, "target": self._table.name, "batch": batch}
+        insert = self._upserting()(self._batches).values(entry)
         claimed = connection.execute(
             insert.on_conflict_do_update(
-                index_elements=["writer"],
+                index_elements=["writer", "target"],
                 set_={"batch": insert.excluded.batch},
                 where=self._batches.c.batch < insert.excluded.batch,
             ),
@@ -117,8 +118,7 @@ class SqlTarget:
         )
         if claimed.rowcount:
             return True
-        query = self._batches.select().where(self._batches.c.writer == writer)
-        last = int(connection.execute(query).one().batch)
+        last = int(connection.execute(self._entry(writer)).one().batch)
         if last > batch:
             raise CheckpointTooOld(
                 f"the table already holds batch {last}, and the checkpoint is at batch {batch}",
@@ -126,10 +126,16 @@ class SqlTarget:
             )
         return False
 
+    def _entry(self, writer: str) -> Any:
+        of = self._batches.c
+        return self._batches.select().where(of.writer == writer, of.target == self._table.name)
+
     def _insert(self, connection: Connection, rows: Iterator[Row]) -> None:
         from headrace.spark.sql_tables import to_values
 
         while chunk := list(islice(rows, ROWS_PER_STATEMENT)):
+            for row in chunk:
+                self._check_keys(row)
             if self._keys:
                 # Of rows with the same keys the last counts, and one statement takes a key once.
                 chunk = list({tuple(row[key] for key in self._keys): row for row in chunk}.values())
@@ -142,6 +148,14 @@ class SqlTarget:
                     self._deletion(),
                     [{f"key_{key}": row[key] for key in self._keys} for row in gone],
                 )
+
+    def _check_keys(self, row: Row) -> None:
+        missing = [key for key in self._keys if row[key] is None]
+        if missing:
+            raise SinkError(
+                f"a row has no {missing[0]!r}, which is a key of {self._table.name}",
+                f'leave such rows out: .where("{missing[0]} IS NOT NULL")',
+            )
 
     def _statement(self) -> Any:
         insert = self._upserting()(self._table)

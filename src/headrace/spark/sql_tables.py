@@ -33,11 +33,12 @@ BATCHES = "headrace_batches"
 
 
 def batch_table() -> Table:
-    """The last batch of each writer."""
+    """The last batch of each writer in each table."""
     return Table(
         BATCHES,
         MetaData(),
         Column("writer", Text, primary_key=True),
+        Column("target", Text, primary_key=True),
         Column("batch", BigInteger, nullable=False),
     )
 

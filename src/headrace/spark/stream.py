@@ -11,13 +11,13 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from headrace.client.group_offsets import commit
 from headrace.protocol.errors import KafkaError
-from headrace.spark.errors import DataLoss, SourceUnreachable
+from headrace.spark.errors import SourceUnreachable
 from headrace.spark.lags import measure, report
 from headrace.spark.logs import Logs
 from headrace.spark.options import SourceOptions, for_stream
 from headrace.spark.positions import LATEST, Offsets, from_json, to_json
 from headrace.spark.ranges import admit, behind, plan, split, unknown_beginnings
-from headrace.spark.reading import read_range
+from headrace.spark.reading import read_range, tell_loss
 
 try:
     from pyspark.sql.streaming.datasource import (
@@ -56,7 +56,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._clock = clock
         self._opened: tuple[Cluster, Logs] | None = None
         self._target: Offsets | None = None
-        # Where the next micro-batch begins, as far as it is known: Spark 4.1 does not say it.
+        # Kept, since Spark 4.1 asks for it only after the end of the first micro-batch.
+        self._initial: Offsets | None = None
+        # Where the last planned micro-batch ends: Spark 4.1 does not say where the next begins.
         self._begin: Offsets | None = None
         self._reached: Offsets = {}
         self._committed: Offsets | None = None
@@ -69,11 +71,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> Json:
         """Where a new query begins."""
-        logs = self._logs
-        places = logs.places_at_first()
-        begin = logs.resolve(self._options.start(LATEST), places, "startingOffsets")
-        self._begin = begin
-        return to_json(begin)
+        if self._initial is None:
+            logs = self._logs
+            places = logs.places_at_first()
+            self._initial = logs.resolve(self._options.start(LATEST), places, "startingOffsets")
+        return to_json(self._initial)
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """How much a trigger takes, unless the trigger says otherwise (Spark 4.2)."""
@@ -87,14 +89,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: Json | None = None, limit: Any = None) -> Json:
         """Where the next micro-batch ends; Spark 4.1 says neither start nor limit."""
-        begin = from_json(start) if start is not None else self._begin
-        if begin is not None:
-            # What is to be continued is done, so this is progress even when nothing new has come.
-            self._show_progress(begin)
+        is_new = start is None and self._begin is None
+        if is_new:
+            # A new query on Spark 4.1, which asks for the beginning later: it is not to be later.
+            begin = from_json(self.initialOffset())
+        else:
+            begin = from_json(start) if start is not None else dict(self._begin or {})
         logs = self._logs
-        self._latest = logs.latest(logs.places(expected=begin or ()))
+        self._latest = logs.latest(logs.places(expected=begin))
+        # What is to be continued is done, so this is progress even when nothing new has come.
+        self._show_progress(begin)
         end = self._latest if self._target is None else self._target
-        if begin is not None:
+        if not is_new:
+            # With availableNow Spark 4.1 makes one micro-batch, which is to be all there is.
             new = end.keys() - begin.keys()
             end = self._admitted({**logs.earliest(new), **begin} if new else begin, end, limit)
         self._reached = end
@@ -114,14 +121,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: Json, end: Json) -> Sequence[InputPartition]:
         """One task for each part of the ranges from start to end; DataLoss as options say."""
         begin, stop = from_json(start), from_json(end)
+        self._begin = dict(stop)
+        # What was deleted after the end was found; a micro-batch that runs again has the same end.
+        for topic, number in self._logs.gone(stop):
+            begin.setdefault((topic, number), 0)
+            del stop[topic, number]
         unknown = unknown_beginnings(begin, stop)
         earliest = self._logs.earliest(unknown) if unknown else {}
         ranges, losses = plan(begin, stop, earliest)
         for loss in losses:
-            if self._options.fails_on_data_loss:
-                raise DataLoss(loss)
-            _log.warning("%s; going on, as failOnDataLoss is false", loss)
-        self._begin = stop
+            tell_loss(self._options, loss)
         tasks = split(ranges, self._options.records_per_task_max, self._options.tasks_min)
         return [InputPartition(task) for task in tasks]
 
@@ -156,17 +165,20 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _show_progress(self, done: Mapping[tuple[str, int], int]) -> None:
         group = self._options.group
+        if self._latest:
+            # The others were deleted, and brokers take no offsets for them.
+            done = {place: done[place] for place in done.keys() & self._latest.keys()}
         if group is None or not done or done == self._committed:
             return
         try:
             commit(self._cluster, group, done)
-        except OSError as problem:
-            # The next commit says all that this one would have said.
-            _log.warning("progress was not committed to group %s: %s", group, problem)
-            return
-        except KafkaError as refusal:
+        except (OSError, KafkaError) as problem:
+            if isinstance(problem, OSError) or problem.code.retriable:
+                # The next commit says all that this one would have said.
+                _log.warning("progress was not committed to group %s: %s", group, problem)
+                return
             raise SourceUnreachable(
-                f"group {group!r} does not take the progress: {refusal.message} "
+                f"group {group!r} does not take the progress: {problem.message} "
                 "(hint: give the query a group that no consumer is a member of)"
             ) from None
         self._committed = dict(done)

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 Decode = Callable[[bytes], dict[str, Any]]
 
+NOTHING = r"^\s*(null)?\s*$"
+
 
 class ValueFormat(Protocol):
     """A format with a schema."""
@@ -55,11 +57,14 @@ class Json:
         corrupt = "_undecodable"
         fields = [StructField(each.name, each.dataType) for each in self.schema.fields]
         wanted = StructType([*fields, StructField(corrupt, StringType())])
-        parsed = f.from_json(value.cast("string"), wanted, {"columnNameOfCorruptRecord": corrupt})
+        text = value.cast("string")
+        # Of a blank text Spark makes neither fields nor a complaint, and of null it fails.
+        is_nothing = text.rlike(NOTHING)
+        read = f.when(~is_nothing, text)
+        parsed = f.from_json(read, wanted, {"columnNameOfCorruptRecord": corrupt})
         names = [parsed[each.name].alias(each.name) for each in fields]
-        cause = f.when(
-            parsed[corrupt].isNotNull(), f.lit(f"not JSON of {self.schema.simpleString()}")
-        )
+        is_bad = parsed[corrupt].isNotNull() | is_nothing
+        cause = f.when(is_bad, f.lit(f"not JSON of {self.schema.simpleString()}"))
         return f.struct(f.struct(*names).alias("fields"), cause.alias("cause"))
 
 

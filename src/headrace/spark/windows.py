@@ -8,6 +8,10 @@ from dataclasses import dataclass
 from headrace.spark.pipeline_errors import PipelineError
 
 DAY_MINUTES = 24 * 60
+# A batch is one transaction for each task, and what a stop or a closing window takes back.
+RECORDS_PER_BATCH = 1_000_000
+# With a longer time from batch to batch, a batch has to hold what comes meanwhile.
+RECORDS_PER_SECOND = 100_000
 _HOURS = re.compile(r"(\d{1,2}):(\d{2})-(\d{1,2}):(\d{2})")
 
 
@@ -37,14 +41,14 @@ class Window:
             return 0.0
         return (self.begin_minutes - minute) % DAY_MINUTES
 
-    def left_minutes(self, minute: float) -> float:
-        """Minutes until it closes; 0 while it is closed."""
-        passed = (minute - self.begin_minutes) % DAY_MINUTES
-        return max(0.0, self._length - passed)
-
     @property
     def _length(self) -> int:
         return (self.end_minutes - self.begin_minutes) % DAY_MINUTES
+
+
+def records_per_batch(trigger_seconds: float) -> int:
+    """How many records a batch takes unless somebody says so."""
+    return max(RECORDS_PER_BATCH, int(RECORDS_PER_SECOND * trigger_seconds))
 
 
 def records_per_trigger(per_second: float, trigger_seconds: float) -> int:

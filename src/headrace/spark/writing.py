@@ -6,27 +6,30 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from headrace.spark.client_settings import settings_of
 from headrace.spark.frames import Connection, letters, parting, records, rows_of
 from headrace.spark.parquet_batches import into_parquet
 from headrace.spark.pins import exactly_once
 from headrace.spark.pipeline_errors import PipelineError
 from headrace.spark.sinks import Folder, Table, Topic
 from headrace.spark.sql_batches import into_sql
-from headrace.spark.windows import records_per_trigger
+from headrace.spark.windows import records_per_batch, records_per_trigger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+    from headrace.client.settings import Kind
     from headrace.spark.definitions import Pipeline
 
 LETTER_TASKS = 1
 # With a rate, a batch is begun every so often; all of it is read at once.
 RATE_TRIGGER_SECONDS = 1.0
 CONNECTORS = ("headrace", "kafka")
+CAP = "maxOffsetsPerTrigger"
 
 _SECONDS = re.compile(r"(\d+(?:\.\d+)?) *(ms|milliseconds?|s|seconds?|m|minutes?|h|hours?)")
 _UNITS = {"m": 60.0, "h": 3600.0, "s": 1.0}
@@ -60,8 +63,8 @@ def start_queries(spark: SparkSession, pipeline: Pipeline, start: Start) -> list
     ungrouped = {name: each for name, each in reading.options.items() if name != "group"}
     bad = letters(spark, pipeline, Connection(ungrouped, start.connector))
     if bad is not None:
-        aside = f"{start.checkpoint}-letters"
-        letters_writer = _to_topic(bad, None, LETTER_TASKS, aside, start)
+        aside = letters_checkpoint(start.checkpoint)
+        letters_writer = _to_topic(bad, {}, parting(bad), LETTER_TASKS, aside, start)
         writers.append((f"{pipeline.name}.letters", letters_writer))
     started: list[StreamingQuery] = []
     try:
@@ -72,6 +75,11 @@ def start_queries(spark: SparkSession, pipeline: Pipeline, start: Start) -> list
             query.stop()
         raise
     return started
+
+
+def letters_checkpoint(checkpoint: str) -> str:
+    """Where the query that looks for dead letters keeps its checkpoint."""
+    return f"{checkpoint}-letters"
 
 
 def group_of(pipeline: Pipeline) -> str:
@@ -89,26 +97,39 @@ def trigger_seconds(text: str) -> float:
 
 
 def _reading(pipeline: Pipeline, start: Start) -> Connection:
-    options = {"kafka.bootstrap.servers": start.bootstrap, **_kafka(start)}
+    options = _options(start, "consumer")
+    every_s = trigger_seconds(pipeline.trigger) if pipeline.trigger else RATE_TRIGGER_SECONDS
     if start.per_second is not None:
-        every_s = trigger_seconds(pipeline.trigger) if pipeline.trigger else RATE_TRIGGER_SECONDS
-        options["maxOffsetsPerTrigger"] = str(records_per_trigger(start.per_second, every_s))
+        options[CAP] = str(records_per_trigger(start.per_second, every_s))
+    elif CAP.lower() not in map(str.lower, pipeline.options):
+        options[CAP] = str(records_per_batch(every_s))
     if start.connector == "headrace":
         options["group"] = group_of(pipeline)
+    else:
+        # As our own source: its consumer would read what was never committed.
+        options.setdefault("kafka.isolation.level", "read_committed")
     return Connection(options, start.connector)
 
 
-def _kafka(start: Start) -> dict[str, str]:
-    return {f"kafka.{name}": value for name, value in start.settings.items()}
+def _options(start: Start, kind: Kind) -> dict[str, str]:
+    """Options of a connector for the settings that one side's clients know."""
+    fit = settings_of(start.settings, kind)
+    return {
+        "kafka.bootstrap.servers": start.bootstrap,
+        **{f"kafka.{name}": value for name, value in fit.items()},
+    }
 
 
 def _writer(rows: DataFrame, pipeline: Pipeline, start: Start) -> DataStreamWriter:
     sink = pipeline.sink
     output = sink.output(pipeline.version)
     if isinstance(sink, Topic):
+        made = records(rows, sink)
         writer = _to_topic(
-            records(rows, sink),
-            output,
+            made,
+            {**sink.options, "topic": output},
+            # With a key of its own a row reaches the same task, whatever else it holds.
+            "key" if sink.keys else parting(made),
             pipeline.tasks,
             start.checkpoint,
             start,
@@ -137,22 +158,21 @@ def _writer(rows: DataFrame, pipeline: Pipeline, start: Start) -> DataStreamWrit
 
 def _to_topic(
     rows: DataFrame,
-    topic: str | None,
+    given: Mapping[str, str],
+    key: str | Column,
     tasks: int,
     checkpoint: str,
     start: Start,
     output_mode: str = "append",
 ) -> DataStreamWriter:
-    options = {"kafka.bootstrap.servers": start.bootstrap, **_kafka(start)}
-    if topic is not None:
-        options["topic"] = topic
+    options = {**_options(start, "producer"), **given}
     if start.connector == "kafka":
         official = rows.writeStream.format("kafka").options(**options)
         return official.option("checkpointLocation", checkpoint).outputMode(output_mode)
     return exactly_once(
         rows,
         tasks=tasks,
-        key=parting(rows),
+        key=key,
         checkpoint=checkpoint,
         options=options,
         output_mode=output_mode,
@@ -178,7 +198,8 @@ def _latest_first(
     def reduced(rows: DataFrame, batch: int) -> None:
         from pyspark.sql import functions as f
 
-        newest = f.max_by(f.struct(*rows.columns), f.col(column))
+        # Within a struct, a null is the least; by itself, it would have no row at all.
+        newest = f.max_by(f.struct(*rows.columns), f.struct(column))
         keys = [f.col(key).alias(f"_by_{key}") for key in sink.keys]
         write(rows.groupBy(*keys).agg(newest.alias("_of")).select("_of.*").drop(column), batch)
 

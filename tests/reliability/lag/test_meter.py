@@ -18,6 +18,7 @@ from tests.client.kafkas import TIMEOUT_SECONDS, Kafka, until
 from tests.reliability.lag.share_members import ShareMember, begin_at
 
 from headrace.client.cluster import Cluster
+from headrace.client.groups import MARKERS
 from headrace.client.security import Security
 from headrace.reliability.clock import SystemClock
 from headrace.reliability.lag.meter import Meter
@@ -230,6 +231,16 @@ def test_a_group_that_moves_is_reckoned_from_what_was_seen(
     # It stands still now, so the record is read; then it is remembered.
     clock.ms += 10_000
     assert only(look(meter, group)).behind_ms == 1_030_000 - 500
+
+
+def test_a_marker_of_a_sink_is_no_reader(kafka: Kafka, cluster: Cluster) -> None:
+    topic = kafka.topic("marked")
+    kafka.fill(topic, 5)
+    marker, reader = (f"{start}lag-{next(_numbers)}" for start in (MARKERS, ""))
+    for group in (marker, reader):
+        commit(kafka.bootstrap, group, {(topic, 0): 1})
+    found = Meter(cluster, SystemClock()).look(lambda row: row.group in (marker, reader))
+    assert [row.group for row in found] == [reader]
 
 
 def test_groups_at_different_places_of_a_partition(

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from headrace.client.cluster import Cluster, CoordinatorOf
-from headrace.client.groups import GroupRow, Key, list_groups, read_committed
+from headrace.client.groups import MARKERS, GroupRow, Key, list_groups, read_committed
 from headrace.client.leaders import EARLIEST, LATEST, Isolation, Leaders
 from headrace.protocol.api.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
@@ -55,7 +55,11 @@ class Meter:
 
     def look(self, is_wanted: Callable[[GroupRow], bool] = lambda _row: True) -> list[GroupLag]:
         """Measure the groups that are wanted, by name."""
-        rows = [row for row in list_groups(self._cluster) if is_wanted(row)]
+        rows = [
+            row
+            for row in list_groups(self._cluster)
+            if is_wanted(row) and not row.group.startswith(MARKERS)
+        ]
         described = describe(self._cluster, rows)
         places: dict[Subject, Place] = {}
         subjects: dict[str, list[Subject]] = {}
@@ -100,6 +104,15 @@ class Meter:
             for row in rows
             if row.group in subjects
         ]
+
+    def is_silent(self, group: str) -> bool:
+        """Whether nobody can say if a group that is not listed is gone: its coordinator is away."""
+        try:
+            return bool(read_committed(self._cluster, group))
+        except KafkaError as refusal:
+            return refusal.code not in _OF_ONE_GROUP
+        except OSError:
+            return True
 
     def _places(self, row: GroupRow) -> dict[Key, Place] | None:
         """Where a group is; None if it cannot be asked, most often because it is gone by now."""
