@@ -48,6 +48,11 @@ PICTURES = {
         "headrace.reliability.half.states:TABLE",
         "half.md",
     ),
+    "large": Picture(
+        "States of a message in chunks at its reader",
+        "headrace.reliability.large.states:TABLE",
+        "large.md",
+    ),
     "dispatch": Picture(
         "States of a partition at its owner",
         "headrace.dispatch.states:TRANSITIONS",

@@ -9,26 +9,35 @@ import pytest
 from tests.cli.tool import Headrace
 
 from headrace.reliability.large.claims import Claims, new_name, open_claims
+from headrace.reliability.large.topic_facts import AskTopics
+from headrace.testing import BrokerThread
 
 OLD_MS = 1_600_000_000_000
+# Of a cluster that uses the same place.
+OTHERS = new_name("other", "films", OLD_MS, "9" * 32)
 
 
 @pytest.fixture
-def claims(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Claims:
+def claims(tmp_path: Path, broker: BrokerThread, monkeypatch: pytest.MonkeyPatch) -> Claims:
+    cluster = AskTopics({"bootstrap.servers": broker.bootstrap}).cluster
     monkeypatch.setenv("HEADRACE_LARGE", str(tmp_path / "large"))
     opened = open_claims(str(tmp_path / "large"))
     for number in range(2):
-        opened.write(new_name("films", OLD_MS + number, f"{number:032x}"), iter([b"four"]))
-    opened.write(new_name("prices", OLD_MS, "2" * 32), iter([b"four"]))
+        name = new_name(cluster, "films", OLD_MS + number, f"{number:032x}")
+        opened.write(name, iter([b"four"]))
+    opened.write(new_name(cluster, "prices", OLD_MS, "2" * 32), iter([b"four"]))
+    opened.write(OTHERS, iter([b"four"]))
     return opened
 
 
 def test_bodies_are_listed_by_topic(claims: Claims, headrace: Headrace) -> None:
     rows = json.loads(headrace("large", "list", "-o", "json").stdout)
-    assert [(row["topic"], row["bodies"], row["bytes"]) for row in rows] == [
-        ("films", 2, 8),
-        ("prices", 1, 4),
-    ]
+    found = {(row["cluster"] == "other", row["topic"]): row for row in rows}
+    assert {place: (row["bodies"], row["bytes"]) for place, row in found.items()} == {
+        (False, "films"): (2, 8),
+        (False, "prices"): (1, 4),
+        (True, "films"): (1, 4),
+    }
     assert rows[0]["oldest"].startswith("2020-09-13")
 
 
@@ -38,10 +47,10 @@ def test_bodies_beyond_retention_are_removed(claims: Claims, headrace: Headrace)
     said = headrace("large", "gc", "--dry-run").stdout.splitlines()
     assert said[0] == "would remove 2 bodies, 8 bytes; kept 1"
     assert said[1].endswith(": prices")
-    assert len(list(claims.list())) == 3
+    assert len(list(claims.list())) == 4
     assert headrace("large", "gc").stdout.startswith("removed 2 bodies, 8 bytes; kept 1")
     assert headrace("large", "gc", "--scan").stdout == "removed 1 bodies, 4 bytes; kept 0\n"
-    assert list(claims.list()) == []
+    assert [stored.name for stored in claims.list()] == [OTHERS]
 
 
 def test_the_store_is_looked_at_too(claims: Claims, headrace: Headrace, tmp_path: Path) -> None:
@@ -51,7 +60,7 @@ def test_the_store_is_looked_at_too(claims: Claims, headrace: Headrace, tmp_path
     url = f"sqlite:///{tmp_path / 'shop.db'}"
     store = open_store(url)
     store.create()
-    kept_in(store).write(new_name("films", OLD_MS, "3" * 32), iter([b"four"]))
+    kept_in(store).write(new_name("kept", "films", OLD_MS, "3" * 32), iter([b"four"]))
     said = headrace("large", "gc", "--store", url).stdout.splitlines()
     assert said[-1] == "removed 1 bodies of the store, 4 bytes; kept 0"
     store.close()

@@ -30,7 +30,7 @@ app = typer.Typer(
     help="List the bodies of large messages, and remove those nobody needs.", no_args_is_help=True
 )
 
-COLUMNS = ("topic", "bodies", "bytes", "oldest", "newest")
+COLUMNS = ("cluster", "topic", "bodies", "bytes", "oldest", "newest")
 
 ClaimsOption = Annotated[
     str,
@@ -46,20 +46,21 @@ ClaimsOption = Annotated[
 
 @app.command("list")
 def list_bodies(*, claims: ClaimsOption, output: OutputOption = Output.table) -> None:
-    """List how many bodies lie there, by topic."""
-    by_topic: dict[str, list[Any]] = {}
+    """List how many bodies lie there, by cluster and topic."""
+    by_topic: dict[tuple[str, str], list[Any]] = {}
     with _open(claims) as opened:
         for stored in opened.list():
-            by_topic.setdefault(stored.topic, []).append(stored)
+            by_topic.setdefault((stored.cluster, stored.topic), []).append(stored)
     rows = [
         {
+            "cluster": cluster,
             "topic": topic,
             "bodies": len(found),
             "bytes": sum(stored.body_bytes for stored in found),
             "oldest": show_time(min(stored.since_ms for stored in found)),
             "newest": show_time(max(stored.since_ms for stored in found)),
         }
-        for topic, found in sorted(by_topic.items())
+        for (cluster, topic), found in sorted(by_topic.items())
     ]
     show_rows(rows, COLUMNS, output)
 
@@ -83,7 +84,10 @@ def gc(
     properties: PropertyOption = None,
     store: StoreOption,
 ) -> None:
-    """Remove bodies whose records are gone; with a store, also those of messages put away."""
+    """Remove bodies whose records are gone from this cluster.
+
+    With a store, also those of messages put away there.
+    """
     from headrace.reliability.errors import Away
     from headrace.reliability.large.garbage import find_garbage
     from headrace.reliability.large.scan import names_in
@@ -92,11 +96,13 @@ def gc(
     grace_ms = parse_duration_ms(grace, "--grace")
     now_ms = time.time_ns() // 1_000_000
     config = client_config(bootstrap, properties)
+    facts_of = AskTopics(config)
     with _open(claims) as opened, client_errors(bootstrap):
         try:
             found = find_garbage(
                 opened,
-                AskTopics(config),
+                facts_of.cluster,
+                facts_of,
                 now_ms,
                 grace_ms,
                 (lambda topic: names_in(config, topic)) if scan else None,

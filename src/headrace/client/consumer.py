@@ -177,7 +177,7 @@ class Consumer:
         deadline_s = time.monotonic() + timeout_s
         while True:
             self._begin_poll()
-            found = self._whole(self._consume(1, max(0.0, deadline_s - time.monotonic())))
+            found = self._whole(self._consume(1, max(0.0, deadline_s - time.monotonic())), 1)
             if found:
                 return self._returned(found[0])
             if time.monotonic() >= deadline_s:
@@ -201,8 +201,8 @@ class Consumer:
         With a deserialiser, a record that it refuses keeps its bytes and says so in `error()`.
         """
         self._begin_poll()
-        messages = self._consume(max_records or self._settings.poll_records_max, timeout_s)
-        messages = self._whole(messages)
+        max_records = max_records or self._settings.poll_records_max
+        messages = self._whole(self._consume(max_records, timeout_s), max_records)
         if self._consumed is not None:
             self._consumed.returned(messages)
         if self._decoder:
@@ -247,7 +247,8 @@ class Consumer:
         found = self._client.position(_partitions(asked))
         places = {(it.topic, it.partition): it.offset for it in found if it.offset >= 0}
         # The library counts as read what this consumer has yet to return; the last comes first.
-        for it in reversed(self._held):
+        left = [] if self._large is None else self._large.left()
+        for it in reversed([*left, *self._held]):
             if it.error() is None and (it.topic(), it.partition()) in places:
                 places[it.topic(), it.partition()] = it.offset()
         return places
@@ -322,13 +323,18 @@ class Consumer:
             self._raise_failure(messages)
         return messages
 
-    def _whole(self, messages: list[Any]) -> list[Any]:
+    def _whole(self, messages: list[Any], max_records: int) -> list[Any]:
         """Without errors, and with large messages in place of their records."""
         for message in messages:
             if message.error() is not None:
                 messages = self._without_errors(messages)
                 break
-        return messages if self._large is None else self._large.admit(messages)
+        if self._large is None:
+            return messages
+        messages = self._large.admit(messages)
+        # Among them may be what an earlier poll has read, and could not return.
+        self._held = messages[max_records:] + self._held
+        return messages[:max_records]
 
     def _still_owned(self, messages: list[Any]) -> list[Any]:
         """Without what belongs to another member since partitions were taken away."""

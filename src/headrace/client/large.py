@@ -51,6 +51,10 @@ class Receiver(Protocol):
         """Where a reader would have to start again, of partitions with unfinished messages."""
         ...
 
+    def left(self) -> Sequence[Any]:
+        """The records that it was given and that the next `admit` goes on with, in order."""
+        ...
+
     def expire(self) -> None:
         """Give up what nobody finishes."""
         ...

@@ -96,12 +96,13 @@ class Jobs:
                 _log.warning("the inbox was not cleaned: %s", problem)
 
     def _collect(self) -> None:
-        from headrace.reliability.large.collecting import collect
+        from headrace.reliability.large.collecting import Collecting
 
+        collecting = Collecting(self._parts)
         clock = self._parts.clock
         while True:
             try:
-                collect(self._parts)
+                collecting.collect()
             except Exception as problem:
                 _log.warning("bodies of large messages were not collected: %s", problem)
             if clock.wait(self._stop, DAY_MS, poll_ms=COLLECT_EVERY_MS):

@@ -8,11 +8,18 @@ from pathlib import Path
 import pytest
 
 from headrace.reliability.errors import HandlerError
-from headrace.reliability.large.claims import Claims, Stored, is_name, new_name, open_claims
+from headrace.reliability.large.claims import (
+    Claims,
+    Stored,
+    cluster_name,
+    is_name,
+    new_name,
+    open_claims,
+)
 from headrace.reliability.large.errors import ClaimMissing, ClaimsAway
 
-NAME = new_name("films", 1_700_000_000_000, "0" * 32)
-OTHER = new_name("films", 1_700_000_000_001, "1" * 32)
+NAME = new_name("c1", "films", 1_700_000_000_000, "0" * 32)
+OTHER = new_name("c1", "films", 1_700_000_000_001, "1" * 32)
 BODY = [b"a" * 700_000, b"b" * 700_000, b"c"]
 
 
@@ -48,13 +55,14 @@ def test_bodies_are_listed_and_removed(claims: Claims) -> None:
     claims.write(OTHER, iter([b"x"]))
     found = {stored.name: stored for stored in claims.list()}
     assert found == {NAME: Stored(NAME, 1_400_001), OTHER: Stored(OTHER, 1)}
-    assert (found[NAME].topic, found[NAME].since_ms) == ("films", 1_700_000_000_000)
+    assert (found[NAME].cluster, found[NAME].topic) == ("c1", "films")
+    assert found[NAME].since_ms == 1_700_000_000_000
     claims.delete([NAME, NAME])
     assert [stored.name for stored in claims.list()] == [OTHER]
 
 
 def test_a_body_that_is_not_there_is_missing(claims: Claims) -> None:
-    for name in (NAME, "../films/1-" + "0" * 32, "/etc/passwd", "films"):
+    for name in (NAME, "../films/1-" + "0" * 32, "c1/../1-" + "0" * 32, "/etc/passwd", "films"):
         with pytest.raises(ClaimMissing):
             claims.open(name)
 
@@ -68,9 +76,15 @@ def test_what_the_senders_stream_raises_is_not_taken_for_an_outage(claims: Claim
         claims.write(NAME, broken())
 
 
-@pytest.mark.parametrize("name", ["../1-" + "0" * 32, "./1-" + "0" * 32, "a/b/1-" + "0" * 32, ""])
-def test_a_name_is_no_way_out(name: str) -> None:
-    assert not is_name(name)
+@pytest.mark.parametrize("path", ["../a", "a/..", "./a", "a/.", "a", "a/b/c", "/a", "a//b"])
+def test_a_name_is_no_way_out(path: str) -> None:
+    assert is_name("a/b/1-" + "0" * 32)
+    assert not is_name(f"{path}/1-" + "0" * 32)
+
+
+@pytest.mark.parametrize("id", [None, "", "lkc-1", "a/b c", "../..", "x" * 500])
+def test_every_cluster_has_a_name(id: str | None) -> None:
+    assert is_name(new_name(cluster_name(id), "films", 0, "0" * 32))
 
 
 def test_a_place_that_cannot_be_reached_is_away(tmp_path: Path) -> None:

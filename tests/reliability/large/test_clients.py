@@ -20,7 +20,7 @@ from tests.stores import Pair
 
 from headrace import Consumer, Large, Producer
 from headrace.client.errors import RecordTooLarge
-from headrace.reliability.large.errors import ClaimMissing, LargeBroken, LargeRefused
+from headrace.reliability.large.errors import ClaimMissing, LargeBroken, LargeRefused, NoRoom
 from headrace.reliability.large.records import stream_of
 
 READ_SECONDS = 30.0
@@ -155,6 +155,33 @@ def test_who_begins_in_the_middle_of_a_message_gets_it_whole(pair: Pair) -> None
         assert (record.value(), record.offset()) == (b"abc", 3)
 
 
+def test_what_could_not_be_kept_is_returned_by_a_later_poll_and_not_committed_before(
+    pair: Pair, tmp_path: Path
+) -> None:
+    topic = pair.topic("films")
+    hand = ByHand(pair.bootstrap, topic)
+    hand.send(b"before")
+    parts = [b"a" * SIZE, b"b" * SIZE, b"c" * SIZE]
+    for chunk in hand.begin(1, parts):
+        hand.put(*chunk)
+    for value in (b"after", b"and then"):
+        hand.send(value)
+    spool = tmp_path / "spool"
+    large = small_large(memory_bytes=2 * SIZE, spool_dir=str(spool))
+    with reader(pair, topic, large) as consumer:
+        assert consumer.poll(READ_SECONDS).value() == b"before"
+        with pytest.raises(NoRoom):
+            consumer.poll(READ_SECONDS)
+        assert consumer.position() == {(topic, 0): 3}
+        consumer.commit_sync()
+        assert committed(pair.bootstrap, "readers", topic) == 1
+        spool.mkdir()
+        found = [record.value() for record in read(consumer, 3)]
+        assert found == [b"".join(parts), b"after", b"and then"]
+        consumer.commit_sync()
+    assert committed(pair.bootstrap, "readers", topic) == 6
+
+
 def test_an_aborted_message_is_not_seen(pair: Pair) -> None:
     topic = pair.topic("films")
     first, second = noise(3 * SIZE), noise(3 * SIZE)
@@ -241,7 +268,7 @@ def test_a_body_that_is_gone_or_changed_is_an_error_and_no_message(
     with Producer(pair.bootstrap, large=large) as producer:
         for _ in range(2):
             producer.send(topic, noise(3 * SIZE)).result(30)
-    gone, changed = sorted((tmp_path / "claims" / topic).iterdir())
+    gone, changed = sorted((tmp_path / "claims").glob(f"*/{topic}/*"))
     gone.unlink()
     changed.write_bytes(b"something else")
     with reader(pair, topic, large) as consumer:

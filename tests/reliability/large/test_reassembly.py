@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from tests.reliability.large.logs import chunks_of
 
-from headrace.reliability.large.reassembly import Kind, Limits, Reassembly
+from headrace.reliability.large.reassembly import Limits, Reassembly
+from headrace.reliability.large.states import NEXT, TABLE, Event, Kind, State
 
 EXPIRE_MS = 1_000
 BEHIND = 40
@@ -118,6 +119,27 @@ class ReassemblyMachine(RuleBasedStateMachine):
     def the_floor_is_the_first_chunk_that_is_needed(self) -> None:
         firsts = [message.first for message in self.messages if message.state == "open"]
         assert self.reassembly.floor == min(firsts, default=None)
+
+
+def test_the_table_is_one_and_what_could_not_be_kept_is_open_again() -> None:
+    assert len(NEXT) == len(TABLE)
+    assert {state for row in TABLE for state in (row.state, row.next)} == set(State)
+    assert {row.event for row in TABLE} == set(Event)
+    assert {row.next for row in TABLE if row.event == Event.LOST} == {State.OPEN}
+    ((chunk, part),) = chunks_of(1, [b"x"], first_offset=0)
+    reassembly = Reassembly(LIMITS)
+    for _ in range(2):
+        assert reassembly.add(chunk, 7, len(part), True, 0).kind == Kind.WHOLE
+        assert reassembly.add(chunk, 7, len(part), True, 0).kind == Kind.REPEAT
+        reassembly.begin_again(chunk.id, 5, 0)
+        assert reassembly.floor == 5
+
+
+def test_a_second_end_does_not_make_its_reader_go_back_again() -> None:
+    (_, (late, _)), (_, _, (end, _)) = (chunks_of(1, [b"x"] * count, 0) for count in (2, 3))
+    reassembly = Reassembly(LIMITS)
+    assert reassembly.add(end, 7, 1, True, 0).kind == Kind.RECALL
+    assert reassembly.add(late, 8, 1, True, 0).kind == Kind.KEEP
 
 
 ReassemblyMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=40)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import random
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -188,6 +192,38 @@ def test_a_message_above_the_limit_is_broken() -> None:
         found.value()
 
 
+def test_who_cannot_read_back_in_time_gives_up_the_message_and_not_its_place_in_the_group() -> None:
+    clock = VirtualClock()
+    log = [record_of(at, *it) for at, it in enumerate(chunks_of(1, [b"a", b"b", b"c"], 0))]
+    log.append(record_of(3, *chunks_of(2, [b"d"])[0]))
+    reader = Reader(log, clock)
+
+    def slowly(*_: object) -> Iterator[Any]:
+        while True:
+            clock.advance(1_000)
+            yield LogRecord(0, b"something else")
+
+    reader.receiver._recall = slowly
+    broken, whole = reader.read(2, 4)
+    with pytest.raises(LargeBroken, match=r"max\.poll\.interval\.ms"):
+        broken.value()
+    assert (broken.offset(), whole.value()) == (2, b"d")
+    assert [alarm.name for alarm in reader.alarms] == ["large-broken"]
+    assert reader.receiver.floors() == {}
+
+
+def test_what_unpacks_to_more_than_its_reader_has_room_for_is_not_loaded() -> None:
+    bomb = gzip.compress(bytes(10_000_000), 9)
+    (chunk, data) = chunks_of(1, [bomb])[0]
+    record = record_of(0, replace(chunk, codec="gzip"), data)
+    reader = Reader([record], SystemClock(), replace(NO_LIMITS, load_bytes_max=1_000_000))
+    (found,) = reader.read(0, 1)
+    with pytest.raises(LargeBroken, match=r"more than 1000000 bytes .*stream"):
+        found.value()
+    # Piece by piece it may be read all the same.
+    assert sum(map(len, iter(partial(found.stream().read, 65_536), b""))) == 10_000_000
+
+
 def test_a_full_disk_loses_nothing() -> None:
     """What could not be kept is read again from the topic, and what was whole already stays."""
     log = [record_of(0, *chunks_of(9, [b"done"])[0])]
@@ -196,6 +232,7 @@ def test_a_full_disk_loses_nothing() -> None:
     reader.receiver._room = Room(4, "/nowhere/at/all")
     with pytest.raises(NoRoom, match="nowhere"):
         reader.read(0, 4)
+    assert [it.offset() for it in reader.receiver.left()] == [0, 1, 2, 3]
     reader.receiver._room = Room(100, None)
     assert bodies(reader.read(4, 4)) == [b"done", b"abc"]
 

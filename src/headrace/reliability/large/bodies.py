@@ -23,6 +23,8 @@ class Body(Protocol):
 
     codec: str
     body_bytes: int
+    # What is read into memory as a whole has no more bytes than this.
+    load_bytes_max: int
 
     def open(self) -> Source:
         """From its beginning on."""
@@ -44,9 +46,10 @@ class Source(Protocol):
 class SpooledBody:
     """The chunks of a message that is whole: all digests were right when they came."""
 
-    def __init__(self, spool: Spool, codec: str, size: int) -> None:
+    def __init__(self, spool: Spool, codec: str, size: int, load_bytes_max: int) -> None:
         self.codec = codec
         self.body_bytes = size
+        self.load_bytes_max = load_bytes_max
         self._spool = spool
 
     def open(self) -> Source:
@@ -76,9 +79,10 @@ class _SpoolSource:
 class ClaimedBody:
     """A body that lies with the claims; checked while it is read."""
 
-    def __init__(self, claim: Claim, claims: Callable[[], Claims]) -> None:
+    def __init__(self, claim: Claim, claims: Callable[[], Claims], load_bytes_max: int) -> None:
         self.codec = claim.codec
         self.body_bytes = claim.body_bytes
+        self.load_bytes_max = load_bytes_max
         self.claim = claim
         # Asked for when it is read: nobody needs the place of bodies that are not.
         self._claims = claims
@@ -97,10 +101,12 @@ class _ClaimSource:
 
     def read(self, size: int) -> bytes:
         data = self._file.read(size)
-        if data:
-            self._digest.update(data)
-            self._count += len(data)
-        elif self._count != self._claim.body_bytes or self._digest.digest() != self._claim.digest:
+        self._digest.update(data)
+        self._count += len(data)
+        is_wrong = not data and (
+            self._count != self._claim.body_bytes or self._digest.digest() != self._claim.digest
+        )
+        if is_wrong or self._count > self._claim.body_bytes:
             raise LargeBroken(f"the body {self._claim.name} is not what was sent")
         return data
 
@@ -113,6 +119,7 @@ class BrokenBody:
 
     codec = "none"
     body_bytes = 0
+    load_bytes_max = 0
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
@@ -153,6 +160,19 @@ def open_stream(body: Body) -> IO[bytes]:
 
 
 def load(body: Body) -> bytes:
-    """A whole body in memory."""
+    """A whole body in memory; LargeBroken if that is more than its reader allows.
+
+    A compressed one tells its size as it is read only, and may have a thousand times as many bytes.
+    """
+    found: list[bytes] = []
+    left = body.load_bytes_max
     with open_stream(body) as stream:
-        return stream.read()
+        while piece := stream.read(STEP_BYTES):
+            left -= len(piece)
+            if left < 0:
+                raise LargeBroken(
+                    f"a large message has more than {body.load_bytes_max} bytes",
+                    "read it by message.stream(), or allow more: Large(load_bytes_max=...)",
+                )
+            found.append(piece)
+    return b"".join(found)

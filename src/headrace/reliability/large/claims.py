@@ -13,8 +13,9 @@ from typing import IO, Protocol
 
 from headrace.reliability.large.errors import ClaimMissing
 
-# TOPIC/TIME-ID: the topic whose retention it lives by, and from when on in milliseconds.
-_NAME = re.compile(r"([A-Za-z0-9._-]{1,249})/([0-9]{1,15})-([0-9a-f]{32})")
+# CLUSTER/TOPIC/TIME-ID: the topic whose retention it lives by, and from when on in milliseconds.
+_NAME = re.compile(r"([A-Za-z0-9._-]{1,249})/([A-Za-z0-9._-]{1,249})/([0-9]{1,15})-([0-9a-f]{32})")
+_NO_NAME = re.compile(r"[^A-Za-z0-9._-]")
 
 _DATABASES = ("sqlite", "postgresql")
 
@@ -27,14 +28,19 @@ class Stored:
     body_bytes: int
 
     @property
+    def cluster(self) -> str:
+        """The cluster that has its topic; others know nothing of it."""
+        return self.name.split("/")[0]
+
+    @property
     def topic(self) -> str:
         """The topic whose retention it lives by."""
-        return self.name.partition("/")[0]
+        return self.name.split("/")[1]
 
     @property
     def since_ms(self) -> int:
         """When its record is in the topic at the latest."""
-        return int(self.name.partition("/")[2].partition("-")[0])
+        return int(self.name.split("/")[2].partition("-")[0])
 
 
 class Claims(Protocol):
@@ -61,15 +67,20 @@ class Claims(Protocol):
         ...
 
 
-def new_name(topic: str, since_ms: int, id: str) -> str:
+def new_name(cluster: str, topic: str, since_ms: int, id: str) -> str:
     """The name of a body."""
-    return f"{topic}/{since_ms}-{id}"
+    return f"{cluster}/{topic}/{since_ms}-{id}"
+
+
+def cluster_name(cluster_id: str | None) -> str:
+    """A cluster in the names of bodies: its id, which may be any text, or none at all."""
+    return _NO_NAME.sub("_", cluster_id or "unnamed")[:249]
 
 
 def is_name(name: str) -> bool:
     """Whether a name is one of ours, and not a way out of the place."""
     found = _NAME.fullmatch(name)
-    return found is not None and found[1] not in (".", "..")
+    return found is not None and not {found[1], found[2]} & {".", ".."}
 
 
 def checked(name: str) -> str:

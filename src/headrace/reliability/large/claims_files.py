@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -13,10 +14,12 @@ from headrace.reliability.large.claims import Stored, checked, is_name
 from headrace.reliability.large.errors import ClaimMissing, ClaimsAway
 
 T = TypeVar("T")
+# What is read of a file at once.
+STEP_BYTES = 262_144
 
 
 class FileClaims:
-    """A folder with a folder for each topic.
+    """A folder with a folder for each cluster, and therein one for each topic.
 
     Names are unique and go out with records only when the file is whole, so nothing is renamed:
     that would be a copy in most object stores.
@@ -43,19 +46,24 @@ class FileClaims:
                 self._ask(file.flush)
                 self._ask(lambda: os.fsync(file.fileno()))
         if self._is_local:
-            for made in (folder, self._root):
+            for made in (folder, folder.rpartition("/")[0], self._root):
                 self._ask(lambda: _sync_folder(made))  # noqa: B023
 
     def open(self, name: str) -> IO[bytes]:
         path = self._path(checked(name))
-        try:
-            file: IO[bytes] = self._ask(lambda: self._files.open(path, "rb"))
-        except FileNotFoundError:
-            raise ClaimMissing(
-                f"there is no body {name} in {self._url}",
-                "do sender and reader have the same claims=URL? was it collected as garbage?",
-            ) from None
-        return file
+
+        def ask(question: Callable[[], T]) -> T:
+            try:
+                return self._ask(question)
+            except FileNotFoundError:
+                raise ClaimMissing(
+                    f"there is no body {name} in {self._url}",
+                    "do sender and reader have the same claims=URL? was it collected as garbage?",
+                ) from None
+
+        file = ask(lambda: self._files.open(path, "rb"))
+        # Object stores are asked with each step, so that any of them may find the place away.
+        return io.BufferedReader(_Asked(file, ask), STEP_BYTES)
 
     def list(self) -> Iterator[Stored]:
         try:
@@ -63,7 +71,7 @@ class FileClaims:
         except FileNotFoundError:
             return
         for path, details in found.items():
-            name = "/".join(path.split("/")[-2:])
+            name = "/".join(path.split("/")[-3:])
             if is_name(name):
                 yield Stored(name, int(details["size"] or 0))
 
@@ -84,8 +92,33 @@ class FileClaims:
             return question()
         except FileNotFoundError:
             raise
-        except (OSError, TimeoutError) as problem:
+        except Exception as problem:
+            # What is remote fails with the errors of many a library.
+            if self._is_local and not isinstance(problem, OSError):
+                raise
             raise ClaimsAway(f"bodies at {self._url} cannot be reached: {problem}") from problem
+
+
+class _Asked(io.RawIOBase):
+    """A file whose every step is asked in the same way."""
+
+    def __init__(self, file: IO[bytes], ask: Callable[[Callable[[], Any]], Any]) -> None:
+        self._file = file
+        self._ask = ask
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        room = memoryview(buffer).cast("B")
+        found: bytes = self._ask(lambda: self._file.read(len(room)))
+        room[: len(found)] = found
+        return len(found)
+
+    def close(self) -> None:
+        if not self.closed:
+            self._file.close()
+        super().close()
 
 
 def _open(url: str) -> tuple[Any, str]:

@@ -31,20 +31,29 @@ from headrace.reliability.store.transaction import Transaction
 PIECE_BYTES = 1 << 20
 
 METADATA = MetaData()
-PIECES = Table(
-    "headrace_large",
-    METADATA,
-    Column("name", String, primary_key=True),
-    Column("piece", Integer, primary_key=True),
-    Column("data", LargeBinary, nullable=False),
-)
+
+
+def _table(name: str) -> Table:
+    return Table(
+        name,
+        METADATA,
+        Column("name", String, primary_key=True),
+        Column("piece", Integer, primary_key=True),
+        Column("data", LargeBinary, nullable=False),
+    )
+
+
+# Two, for one database may well be both places, and what is garbage in one is not in the other:
+# the bodies of claim checks go with their topics, those of messages put away with their rows.
+CLAIMS, KEPT = _table("headrace_large"), _table("headrace_kept")
 
 
 class SqlClaims:
-    """The table `headrace_large`, made when it is first written to."""
+    """A table of bodies, made when it is first written to."""
 
-    def __init__(self, database: str | Database) -> None:
+    def __init__(self, database: str | Database, pieces: Table = CLAIMS) -> None:
         """By a URL, or in a database that is open already and stays so."""
+        self._pieces = pieces
         self._is_own = isinstance(database, str)
         self._database = open_database(database) if isinstance(database, str) else database
         self._is_made = False
@@ -55,29 +64,30 @@ class SqlClaims:
         self._make()
         for number, piece in enumerate(cut(pieces, PIECE_BYTES)):
             with self._turn(write=True) as tx:
-                tx.execute(insert(PIECES).values(name=name, piece=number, data=piece))
+                tx.execute(insert(self._pieces).values(name=name, piece=number, data=piece))
 
     def open(self, name: str) -> IO[bytes]:
         first = self.piece(checked(name), 0)
         if first is None:
             raise ClaimMissing(
-                f"there is no body {name} in the table {PIECES.name}",
+                f"there is no body {name} in the table {self._pieces.name}",
                 "do sender and reader have the same claims=URL? was it collected as garbage?",
             )
         return io.BufferedReader(_Pieces(self, name, first), PIECE_BYTES)
 
     def piece(self, name: str, number: int) -> bytes | None:
         """One piece of a body, if there is one."""
-        wanted = (PIECES.c.name == name) & (PIECES.c.piece == number)
+        its = self._pieces.c
+        wanted = (its.name == name) & (its.piece == number)
         with self._turn(write=False) as tx:
             if not self._is_there(tx):
                 return None
-            found: bytes | None = tx.execute(select(PIECES.c.data).where(wanted)).scalar()
+            found: bytes | None = tx.execute(select(its.data).where(wanted)).scalar()
         return found
 
     def list(self) -> Iterator[Stored]:
-        size = func.sum(func.length(PIECES.c.data))
-        statement = select(PIECES.c.name, size).group_by(PIECES.c.name)
+        its = self._pieces.c
+        statement = select(its.name, func.sum(func.length(its.data))).group_by(its.name)
         with self._turn(write=False) as tx:
             rows = tx.execute(statement).all() if self._is_there(tx) else []
         for name, total in rows:
@@ -86,7 +96,8 @@ class SqlClaims:
     def delete(self, names: Iterable[str]) -> None:
         for name in names:
             with self._turn(write=True) as tx:
-                tx.execute(delete(PIECES).where(PIECES.c.name == name))
+                if self._is_there(tx):
+                    tx.execute(delete(self._pieces).where(self._pieces.c.name == name))
 
     def close(self) -> None:
         if self._is_own:
@@ -97,12 +108,12 @@ class SqlClaims:
             with self._turn(write=True) as tx:
                 if tx.kind == "postgresql":
                     tx.execute("SELECT pg_advisory_xact_lock(:key)", {"key": CREATE_LOCK})
-                METADATA.create_all(tx.connection)
+                METADATA.create_all(tx.connection, [self._pieces])
             self._is_made = True
 
     def _is_there(self, tx: Transaction) -> bool:
         # A look makes no table: it may be inside a handler's own transaction.
-        self._is_made = self._is_made or inspect(tx.connection).has_table(PIECES.name)
+        self._is_made = self._is_made or inspect(tx.connection).has_table(self._pieces.name)
         return self._is_made
 
     @contextmanager

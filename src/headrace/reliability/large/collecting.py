@@ -8,33 +8,54 @@ from typing import TYPE_CHECKING
 from headrace.reliability.large.garbage import find_garbage, find_unneeded, needed_by
 
 if TYPE_CHECKING:
-    from headrace.reliability.large.claims import Claims
-    from headrace.reliability.large.garbage import Collected
+    from collections.abc import Sequence
+
+    from headrace.reliability.large.claims import Claims, Stored
+    from headrace.reliability.large.large import Large
     from headrace.reliability.parts import Parts
 
 _log = logging.getLogger("headrace.large")
 
 
-def collect(parts: Parts) -> None:
-    """Look once at the app's claim checks, if it has any, and at what its store keeps.
+class Collecting:
+    """Looks at the app's claim checks, if it has any, and at what its store keeps."""
 
-    Bodies of topics whose records do not go by their age are left to `headrace large gc --scan`.
-    """
-    from headrace.client.settings import translate
-    from headrace.reliability.large.keeping import kept_in
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        # Topics that were not there at the last look.
+        self._unknown: frozenset[str] = frozenset()
 
-    large = parts.large
-    assert large is not None
-    now_ms = parts.clock.now_ms()
-    if large.way == "claim" or large.claims_url is not None:
-        facts_of = large.facts(translate(parts.client_settings("producer"), "producer"))
-        _remove(large.claims, find_garbage(large.claims, facts_of, now_ms, large.grace_ms))
-    if parts.store is not None:
-        kept = kept_in(parts.store)
-        _remove(kept, find_unneeded(kept, now_ms, large.grace_ms, needed_by(parts.store)))
+    def collect(self) -> None:
+        """Look once.
+
+        Bodies of topics whose records do not go by age are left to `headrace large gc --scan`.
+        """
+        from headrace.reliability.large.keeping import kept_in
+
+        large, store = self._parts.large, self._parts.store
+        assert large is not None
+        if large.has_claims:
+            self._collect_claims(large)
+        if store is not None:
+            kept = kept_in(store)
+            now_ms = self._parts.clock.now_ms()
+            found = find_unneeded(kept, now_ms, large.grace_ms, needed_by(store))
+            _remove(kept, found.garbage)
+
+    def _collect_claims(self, large: Large) -> None:
+        from headrace.client.settings import translate
+
+        facts_of = large.facts(translate(self._parts.client_settings("producer"), "producer"))
+        now_ms = self._parts.clock.now_ms()
+        found = find_garbage(large.claims, facts_of.cluster, facts_of, now_ms, large.grace_ms)
+        # A broker that has just started may not know a topic yet: what is missing twice is gone.
+        doubtful = found.unknown - self._unknown
+        self._unknown = found.unknown
+        _remove(large.claims, [it for it in found.garbage if it.topic not in doubtful])
 
 
-def _remove(claims: Claims, found: Collected) -> None:
-    claims.delete(stored.name for stored in found.garbage)
-    if found.garbage:
-        _log.info("removed %d bodies, %d bytes", len(found.garbage), found.body_bytes)
+def _remove(claims: Claims, garbage: Sequence[Stored]) -> None:
+    claims.delete(stored.name for stored in garbage)
+    if garbage:
+        total = sum(stored.body_bytes for stored in garbage)
+        _log.info("removed %d bodies, %d bytes", len(garbage), total)

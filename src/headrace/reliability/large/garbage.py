@@ -13,8 +13,9 @@ from headrace.reliability.large.topic_facts import TopicFacts
 if TYPE_CHECKING:
     from headrace.reliability.store import Store
 
-# The tables whose rows may have a body elsewhere.
-_TABLES = ("headrace_retries", "headrace_dead_letters", "headrace_spill")
+# The tables whose rows may have a body elsewhere, in the order in which rows move on: one that
+# moves between two looks is seen by the second.
+_TABLES = ("headrace_spill", "headrace_retries", "headrace_dead_letters")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,8 @@ class Collected:
     kept: int = 0
     # Topics that keep records for ever, or by key: time says nothing about their bodies.
     timeless: frozenset[str] = frozenset()
+    # Topics that the cluster does not have.
+    unknown: frozenset[str] = frozenset()
 
     @property
     def body_bytes(self) -> int:
@@ -40,33 +43,37 @@ def is_timeless(facts: TopicFacts | None) -> bool:
 def is_garbage(stored: Stored, facts: TopicFacts | None, now_ms: int, grace_ms: int) -> bool:
     """Whether no record can be there that needs a body, by the settings of its topic (or none).
 
-    A segment goes when its newest record is old enough, and a reader may be at work on the last
-    of them: the grace is for both.
+    A record goes with its segment, when the newest in that is old enough. A reader may be at work
+    on the last of them, and brokers look for old segments now and then only: the grace is for both.
     """
     if is_timeless(facts):
         return False
-    lives_ms = grace_ms if facts is None else facts.retention_ms + grace_ms
-    return stored.since_ms + lives_ms < now_ms
+    lives_ms = 0 if facts is None else facts.retention_ms + facts.segment_ms
+    return stored.since_ms + lives_ms + grace_ms < now_ms
 
 
 def find_garbage(
     claims: Claims,
+    cluster: str,
     facts_of: Callable[[str], TopicFacts | None],
     now_ms: int,
     grace_ms: int,
     in_topic: Callable[[str], Collection[str]] | None = None,
 ) -> Collected:
-    """Look at all bodies.
+    """Look at all bodies of a cluster; other clusters may use the same place.
 
     `in_topic` names the bodies that records of a timeless topic need; without it they all stay.
     """
     garbage: list[Stored] = []
     timeless: set[str] = set()
+    unknown: set[str] = set()
     named: dict[str, Collection[str]] = {}
     kept = 0
     # Listed before records are looked at: what is written meanwhile is not in the list.
-    for stored in list(claims.list()):
+    for stored in [it for it in claims.list() if it.cluster == cluster]:
         facts = facts_of(stored.topic)
+        if facts is None:
+            unknown.add(stored.topic)
         if is_timeless(facts):
             timeless.add(stored.topic)
             is_dead = False
@@ -80,7 +87,7 @@ def find_garbage(
             garbage.append(stored)
         else:
             kept += 1
-    return Collected(garbage, kept, frozenset(timeless))
+    return Collected(garbage, kept, frozenset(timeless), frozenset(unknown))
 
 
 def find_unneeded(claims: Claims, now_ms: int, grace_ms: int, needed: Collection[str]) -> Collected:

@@ -18,6 +18,7 @@ from headrace.reliability.large.headers import (
     kind_of,
     read_claim,
 )
+from headrace.reliability.large.reassembly import LOAD_BYTES_MAX
 from headrace.reliability.large.records import LargeMessage
 from headrace.reliability.large.sending import write_claim
 from headrace.reliability.message import Message
@@ -45,7 +46,7 @@ class Keeping:
         claim = body.claim if isinstance(body, ClaimedBody) else None
         if claim is None or claim.kind != KEPT:
             # One that lies elsewhere goes with its topic, and a dead letter stays for longer.
-            name = new_name(message.topic, self._now_ms(), uuid.uuid4().hex)
+            name = new_name(KEPT, message.topic, self._now_ms(), uuid.uuid4().hex)
             with suppress(LargeBroken):
                 claim = write_claim(
                     self._kept().write, name, _stored(body.open()), body.codec, KEPT
@@ -63,7 +64,8 @@ class Keeping:
             claim = read_claim(message.headers, message.value)
         except BadHeaders as problem:
             return LargeMessage(message, BrokenBody(str(problem)))
-        return LargeMessage(message, ClaimedBody(claim, self._place_of(kind)))
+        most = LOAD_BYTES_MAX if self._large is None else self._large.limits.load_bytes_max
+        return LargeMessage(message, ClaimedBody(claim, self._place_of(kind), most))
 
     def _place_of(self, kind: str) -> Callable[[], Claims]:
         if kind == KEPT:
@@ -83,9 +85,9 @@ class Keeping:
 
 def kept_in(store: Store) -> Claims:
     """The bodies that lie with a store."""
-    from headrace.reliability.large.claims_sql import SqlClaims
+    from headrace.reliability.large import claims_sql
 
-    return SqlClaims(store.database)
+    return claims_sql.SqlClaims(store.database, claims_sql.KEPT)
 
 
 def _row(message: Message, value: bytes, headers: list[tuple[str, bytes | None]]) -> Message:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ from headrace.reliability.alarms import Alarms
 from headrace.reliability.clock import Clock, SystemClock
 from headrace.reliability.errors import HandlerError
 from headrace.reliability.large.headers import CODECS
-from headrace.reliability.large.reassembly import Limits
+from headrace.reliability.large.reassembly import LOAD_BYTES_MAX, Limits
 from headrace.reliability.large.spool import Room
 from headrace.timing.durations import duration_ms
 
@@ -48,6 +49,7 @@ class Large:
         memory_bytes: int = MEMORY_BYTES,
         spool_dir: str | None = None,
         bytes_max: int = BYTES_MAX,
+        load_bytes_max: int = LOAD_BYTES_MAX,
         expire: str | int = "10m",
         open_max: int = OPEN_MAX,
         behind_max: int = BEHIND_MAX,
@@ -64,8 +66,20 @@ class Large:
         self.compression = compression
         self.claims_url = claims
         self.grace_ms = duration_ms(grace)
-        self.limits = Limits(duration_ms(expire), bytes_max, open_max, behind_max)
+        self.limits = Limits(duration_ms(expire), bytes_max, open_max, behind_max, load_bytes_max)
         self.room = Room(memory_bytes, spool_dir)
+
+    @property
+    def has_claims(self) -> bool:
+        """Whether messages may be sent by claim check."""
+        return self.way == "claim" or self.claims_url is not None
+
+    def with_claims(self, url: str) -> Large:
+        """The same with another place for bodies."""
+        other = copy(self)
+        other.claims_url = url
+        other.__dict__.pop("claims", None)
+        return other
 
     @cached_property
     def claims(self) -> Claims:
@@ -87,7 +101,7 @@ class Large:
     ) -> LargeReceiver:
         """For a consumer with these settings of the client library."""
         from headrace.reliability.large.recall import recall
-        from headrace.reliability.large.receiving import LargeReceiver
+        from headrace.reliability.large.receiving import RECALL_MS_MAX, LargeReceiver
 
         return LargeReceiver(
             self.limits,
@@ -96,6 +110,7 @@ class Large:
             partial(recall, dict(config)),
             alarms or Alarms(),
             clock or SystemClock(),
+            int(config.get("max.poll.interval.ms", 2 * RECALL_MS_MAX)) // 2,
         )
 
     def facts(self, config: Mapping[str, Any]) -> AskTopics:

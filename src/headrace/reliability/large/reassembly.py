@@ -10,12 +10,14 @@ from __future__ import annotations
 import hashlib
 from collections import OrderedDict
 from dataclasses import dataclass, field
-from enum import Enum
 
 from headrace.reliability.large.headers import Chunk, End
+from headrace.reliability.large.states import NEXT, Event, Kind, State
 
 # Of messages that are over it is remembered that they are, so that repeats mean nothing.
 OVER_MAX = 1_000
+OVER = (State.WHOLE, State.BROKEN, State.GIVEN_UP)
+LOAD_BYTES_MAX = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,16 +29,8 @@ class Limits:
     open_max: int
     # So many records may lie behind the first chunk of a message that is not whole.
     behind_max: int
-
-
-class Kind(Enum):
-    """What becomes of a chunk."""
-
-    KEEP = "its bytes are needed"
-    REPEAT = "it is known already, or its message is over"
-    WHOLE = "its bytes are needed, and its message is whole with them"
-    RECALL = "its bytes are needed; of its message something that came before is not at hand"
-    BROKEN = "its message has ended, and is not what was sent"
+    # What is read into memory as a whole has no more bytes than this.
+    load_bytes_max: int = LOAD_BYTES_MAX
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +49,7 @@ class Open:
     # Of the first chunk that came; one that is read again later does not change it.
     offset: int
     last_ms: int
+    state: State
     digests: dict[int, bytes] = field(default_factory=dict)
     body_bytes: int = 0
     end: End | None = None
@@ -67,8 +62,7 @@ class Reassembly:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._open: dict[str, Open] = {}
-        # True: it was handed on. False: it was given up, and comes again whole with its end.
-        self._over: OrderedDict[str, bool] = OrderedDict()
+        self._over: OrderedDict[str, State] = OrderedDict()
 
     @property
     def floor(self) -> int | None:
@@ -84,22 +78,24 @@ class Reassembly:
 
     def add(self, chunk: Chunk, offset: int, size: int, is_intact: bool, now_ms: int) -> Step:
         """Take a chunk at an offset, with so many bytes that are or are not as its digest says."""
-        was_handed_on = self._over.get(chunk.id)
-        if was_handed_on or (was_handed_on is False and chunk.end is None):
-            return Step(Kind.REPEAT)
-        self._over.pop(chunk.id, None)
+        was = self._over.get(chunk.id)
+        if was is not None and (was != State.GIVEN_UP or chunk.end is None):
+            return Step(NEXT[was, Event.UNNEEDED][1])
         message = self._open.get(chunk.id)
         if message is None:
-            message = self._open[chunk.id] = Open(chunk.id, offset, now_ms)
+            # One that was given up and ends after all begins anew.
+            self._over.pop(chunk.id, None)
+            message = self._open[chunk.id] = Open(chunk.id, offset, now_ms, was or State.NEW)
         message.last_ms = now_ms
         if message.end is None:
             message.end = chunk.end
         is_new = chunk.index not in message.digests
         if is_new:
             self._note(message, chunk, size, is_intact)
-        if message.end is None:
-            return Step(Kind.KEEP if is_new and not message.broken else Kind.REPEAT)
-        return self._ended(message, is_new, is_last=chunk.end is not None)
+        end = message.end
+        if end is not None and len(message.digests) >= end.count and not message.broken:
+            message.broken = _difference(message, end)
+        return Step(self._move(message, _event(message, chunk, is_new)), message.broken)
 
     def _note(self, message: Open, chunk: Chunk, size: int, is_intact: bool) -> None:
         message.digests[chunk.index] = chunk.digest
@@ -108,21 +104,6 @@ class Reassembly:
             message.broken = f"chunk {chunk.index} is not what its digest says"
         elif message.body_bytes > self._limits.bytes_max:
             message.broken = f"it is larger than {self._limits.bytes_max} bytes"
-
-    def _ended(self, message: Open, is_new: bool, is_last: bool) -> Step:
-        end = message.end
-        assert end is not None
-        if not message.broken and len(message.digests) >= end.count:
-            message.broken = _difference(message, end)
-            if not message.broken:
-                self._close(message.id, True)
-                return Step(Kind.WHOLE)
-        if message.broken:
-            self._close(message.id, True)
-            return Step(Kind.BROKEN, message.broken)
-        if is_last and is_new and end.first_offset >= 0:
-            return Step(Kind.RECALL)
-        return Step(Kind.KEEP if is_new else Kind.REPEAT)
 
     def give_up(self, now_ms: int, next_offset: int) -> list[Open]:
         """Let go of what nobody finishes: too old, too many, or too far behind `next_offset`.
@@ -140,14 +121,40 @@ class Reassembly:
             or next_offset - message.offset > limits.behind_max
         ]
         for message in given_up:
-            self._close(message.id, False)
+            self._move(message, Event.LAPSED)
         return given_up
 
-    def _close(self, id: str, was_handed_on: bool) -> None:
-        del self._open[id]
-        self._over[id] = was_handed_on
-        if len(self._over) > OVER_MAX:
-            self._over.popitem(last=False)
+    def set_aside(self, id: str) -> None:
+        """The beginning of a message lies too far back to be read again."""
+        self._move(self._open[id], Event.TOO_FAR)
+
+    def begin_again(self, id: str, offset: int, now_ms: int) -> None:
+        """What has come of a message could not be kept: all of it is missing, from `offset` on."""
+        self._over.pop(id, None)
+        self._open[id] = Open(id, offset, now_ms, State.OPEN)
+
+    def _move(self, message: Open, event: Event) -> Kind:
+        message.state, kind = NEXT[message.state, event]
+        if message.state in OVER:
+            del self._open[message.id]
+            self._over[message.id] = message.state
+            if len(self._over) > OVER_MAX:
+                self._over.popitem(last=False)
+        return kind
+
+
+def _event(message: Open, chunk: Chunk, is_new: bool) -> Event:
+    """What a chunk is for its message, once it is noted."""
+    end = message.end
+    if message.broken:
+        return Event.WRONG if end is None else Event.DIFFERS
+    if end is not None and len(message.digests) >= end.count:
+        return Event.FULL
+    if not is_new:
+        return Event.UNNEEDED
+    if end is not None and chunk.end is not None and end.first_offset >= 0:
+        return Event.LAST
+    return Event.CHUNK
 
 
 def digest_of(digests: dict[int, bytes]) -> bytes:

@@ -17,9 +17,10 @@ from headrace.reliability.large.headers import (
     read_chunk,
     read_claim,
 )
-from headrace.reliability.large.reassembly import Kind, Limits, Open, Reassembly
+from headrace.reliability.large.reassembly import Limits, Open, Reassembly
 from headrace.reliability.large.records import LargeRecord
 from headrace.reliability.large.spool import Room, Spool
+from headrace.reliability.large.states import Kind
 
 if TYPE_CHECKING:
     from headrace.reliability.alarms import Alarms
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 Place = tuple[str, int]
 # The records of a partition between two offsets.
 Recall = Callable[[str, int, int, int], Iterator[Any]]
+
+# Half of the time after which a member that does not poll is out of its group, by default.
+RECALL_MS_MAX = 150_000
 
 
 class _Partition:
@@ -55,7 +59,11 @@ class LargeReceiver:
         recall: Recall,
         alarms: Alarms,
         clock: Clock,
+        recall_ms_max: int = RECALL_MS_MAX,
     ) -> None:
+        """`recall_ms_max`: one call reads earlier chunks for so long, all together."""
+        self._recall_ms_max = recall_ms_max
+        self._recall_until_ms = 0
         self._limits = limits
         self._room = room
         self._claims = claims
@@ -73,6 +81,7 @@ class LargeReceiver:
         NoRoom if the disk is full, RecallFailed: the next call goes on where this one ended.
         """
         self._waiting += records
+        self._recall_until_ms = self._clock.monotonic_ms() + self._recall_ms_max
         done = 0
         try:
             for record in self._waiting:
@@ -98,6 +107,10 @@ class LargeReceiver:
             for place, partition in self._partitions.items()
             if (floor := partition.reassembly.floor) is not None
         }
+
+    def left(self) -> list[Any]:
+        """What a call that failed has left for the next one, in order."""
+        return [*self._admitted, *self._waiting]
 
     def expire(self) -> None:
         """Give up what nobody finishes, with an alarm each."""
@@ -145,11 +158,15 @@ class LargeReceiver:
             chunk = read_chunk(record.headers())
         except BadHeaders as problem:
             return LargeRecord(record, self._broken(record, str(problem)))
+        was = partition.reassembly.get(chunk.id)
+        first_offset = record.offset() if was is None else was.offset
         try:
             return self._take(partition, record, chunk)
         except BaseException:
             # What was noted and what was kept may differ now; the topic still has all of it.
-            del self._partitions[place]
+            now_ms = self._clock.monotonic_ms()
+            partition.reassembly.begin_again(chunk.id, first_offset, now_ms)
+            partition.drop(chunk.id)
             raise
 
     def _take(self, partition: _Partition, record: Any, chunk: Chunk) -> LargeRecord | None:
@@ -170,7 +187,8 @@ class LargeReceiver:
         if step.kind == Kind.WHOLE:
             end = partition.ends[chunk.id]
             spool = partition.spools[chunk.id]
-            stored = SpooledBody(spool, chunk.codec, spool.body_bytes)
+            most = self._limits.load_bytes_max
+            stored = SpooledBody(spool, chunk.codec, spool.body_bytes, most)
             partition.drop(chunk.id)
             return LargeRecord(end, stored, record.offset(), first_offset)
         if step.kind == Kind.BROKEN:
@@ -190,6 +208,8 @@ class LargeReceiver:
         assert chunk.end is not None
         start, end = chunk.end.first_offset, record.offset()
         for earlier in self._recall(record.topic(), record.partition(), start, end):
+            if self._clock.monotonic_ms() > self._recall_until_ms:
+                return self._too_far_back(partition, record, chunk)
             headers = earlier.headers()
             if not headers or kind_of(headers) != CHUNK:
                 continue
@@ -203,12 +223,25 @@ class LargeReceiver:
                     return LargeRecord(record, whole.body, end, whole.first_offset)
         return None
 
+    def _too_far_back(self, partition: _Partition, record: Any, chunk: Chunk) -> LargeRecord:
+        """Give up before the group takes this reader for dead, and its successor does the same."""
+        assert chunk.end is not None
+        partition.reassembly.set_aside(chunk.id)
+        partition.drop(chunk.id)
+        reason = (
+            f"it begins at offset {chunk.end.first_offset}, and what lies between was not read in "
+            f"{self._recall_ms_max // 1000} s; a higher max.poll.interval.ms leaves more time"
+        )
+        return LargeRecord(record, self._broken(record, reason))
+
     def _claimed(self, record: Any) -> Body:
         try:
             claim = read_claim(record.headers(), record.value())
         except BadHeaders as problem:
             return self._broken(record, str(problem))
-        return ClaimedBody(claim, self._claims)
+        if claim.body_bytes > self._limits.bytes_max:
+            return self._broken(record, f"it is larger than {self._limits.bytes_max} bytes")
+        return ClaimedBody(claim, self._claims, self._limits.load_bytes_max)
 
     def _broken(self, record: Any, reason: str) -> BrokenBody:
         source = f"{record.topic()}/{record.partition()}/{record.offset()}"

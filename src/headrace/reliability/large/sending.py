@@ -172,7 +172,7 @@ class LargeSender:
     ) -> None:
         headers = _pairs(record.headers)
         topic, since_ms = _lives_by(record.topic, dict(headers), time.time_ns() // 1_000_000)
-        name = new_name(topic, since_ms, uuid.uuid4().hex)
+        name = new_name(self._facts.cluster, topic, since_ms, uuid.uuid4().hex)
         claim = write_claim(self._large.claims.write, name, stored, codec)
         put(
             record._replace(value=name.encode(), headers=[*headers, *claim_headers(claim)]),

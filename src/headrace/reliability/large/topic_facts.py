@@ -6,11 +6,16 @@ import logging
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
+
+from headrace.reliability.large.claims import cluster_name
 
 # Asked again after so long: settings of topics change.
 KNOWN_SECONDS = 300.0
 ASK_SECONDS = 10.0
+# There is no default for this, so a sender waits for it as long as for a full buffer.
+CLUSTER_SECONDS = 60.0
 # Kafka's default, for a cluster that does not say.
 MESSAGE_BYTES_MAX = 1_048_588
 
@@ -25,6 +30,8 @@ class TopicFacts:
     is_compacted: bool = False
     # -1: for ever.
     retention_ms: int = -1
+    # So much younger may the newest record be that a record goes with.
+    segment_ms: int = 0
 
 
 class AskTopics:
@@ -45,6 +52,15 @@ class AskTopics:
         facts = self._ask(topic)
         self._known[topic] = facts, time.monotonic() + KNOWN_SECONDS
         return facts
+
+    @cached_property
+    def cluster(self) -> str:
+        """The cluster in the names of bodies. KafkaException if it cannot be asked."""
+        from confluent_kafka.admin import AdminClient
+
+        admin = AdminClient(self._config)
+        asked = admin.describe_cluster(request_timeout=CLUSTER_SECONDS)
+        return cluster_name(asked.result(2 * CLUSTER_SECONDS).cluster_id)
 
     def facts_or_defaults(self, topic: str) -> TopicFacts:
         """For a sender: what is not told is taken to be Kafka's default."""
@@ -74,4 +90,5 @@ class AskTopics:
             int(rows.get("max.message.bytes", MESSAGE_BYTES_MAX)),
             "compact" in rows.get("cleanup.policy", ""),
             int(rows.get("retention.ms", -1)),
+            int(rows.get("segment.ms", 0)),
         )
