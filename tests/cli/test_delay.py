@@ -91,7 +91,7 @@ def test_what_is_wrong_is_said(headrace: Headrace) -> None:
 def test_a_cancel_may_come_before_its_message(
     headrace: Headrace, producer: Producer, kafka: Kafka
 ) -> None:
-    assert headrace("delay", "cancel", "a", "--force").stdout == "cancelled a\n"
+    assert headrace("delay", "cancel", "a", "--force").stdout == "asked to cancel a\n"
     schedule(headrace, producer, "b")
 
 

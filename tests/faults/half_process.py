@@ -46,7 +46,7 @@ SHOP_STEPS = (
     Step("knows", "reliability.half.joining:has_committed", "after"),
 )
 SERVICE_STEPS = (
-    Step("taking in", "reliability.ledger.intake:Intake._send", "after"),
+    Step("taking in", "reliability.ledger.intake:Intake._begin", "after"),
     Step("taken in", "reliability.ledger.intake:Intake._move", "after"),
     Step("acting", "reliability.ledger.owned:Owned.begin", "after"),
     Step("acted", "reliability.ledger.owned:Owned.commit", "after"),

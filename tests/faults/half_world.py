@@ -18,6 +18,7 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.exc import SQLAlchemyError
 from tests.faults.clients import create_topic
 from tests.faults.half_checker import HalfAnomaly, half_anomalies
+from tests.faults.half_onlooker import Onlooker
 from tests.faults.half_process import CLOSED, STOP_SELLING, TABLE, TARGET, HalfConfig
 
 from headrace.reliability.half.headers import HALF_HEADER, TOPIC
@@ -111,11 +112,13 @@ class HalfWorld:
             tx.execute(TABLE)
         store.close()
         create_topic(bootstrap, TARGET, PARTITIONS)
+        self.onlooker = Onlooker(bootstrap, self._engine, TARGET, PARTITIONS)
         self.service = HalfProcess(self, "service", "service")
         self.spare = HalfProcess(self, "service", "spare")
         self.shops = [HalfProcess(self, "shop", "one"), HalfProcess(self, "shop", "two")]
 
     def __enter__(self) -> Self:
+        self.onlooker.start()
         return self
 
     def __exit__(
@@ -126,6 +129,7 @@ class HalfWorld:
     ) -> None:
         for process in (self.service, self.spare, *self.shops):
             process.kill()
+        self.onlooker.stop()
         self._engine.dispose()
 
     def wait_sold(self, more: int) -> None:
@@ -143,7 +147,10 @@ class HalfWorld:
         self.wait(lambda: not self.undecided(), "every half message is decided")
         for process in (*self.shops, self.service):
             process.stop()
-        return half_anomalies(self.done(), self.seen(), self.undecided())
+        done, seen = self.done(), self.seen()
+        self.wait(lambda: self.onlooker.seen >= len(seen), "the onlooker has seen all")
+        early = [HalfAnomaly("half-visible", id) for id in sorted(self.onlooker.early)]
+        return early + half_anomalies(done, seen, self.undecided())
 
     def wait(self, condition: Callable[[], bool], what: str) -> None:
         deadline = time.monotonic() + LIMIT_SECONDS

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Self
 
 import pytest
+from tests.apache_kafka import ApacheKafka
 from tests.client.kafkas import Kafka
 from tests.faults.processes import BrokerProcess
 from tests.reliability.delay.reading import read_all
@@ -25,8 +26,11 @@ from headrace.client.sent import Sent
 from headrace.reliability.delay.pending import pending
 
 TARGET = "orders"
-# How late a message may be beyond its time when its owner has died: the take-over.
+# How late a message may be beyond its time, or beyond the last death before its delivery: that
+# is the take-over.
 LATE_MS_MAX = 30_000
+# In the short form, which must hold on machines that are busy with other things.
+BUSY_LATE_MS_MAX = 90_000
 SETTINGS = ["group.initial.rebalance.delay.ms=0", "offsets.topic.num.partitions=4"]
 WAIT_SECONDS = 120.0
 
@@ -56,15 +60,20 @@ class ServiceProcess:
 class DelayWorld:
     """A broker, instances that are killed, and a client that knows what it was promised."""
 
-    def __init__(self, folder: Path, seed: int) -> None:
+    def __init__(
+        self, folder: Path, seed: int, broker: BrokerProcess | ApacheKafka | None = None
+    ) -> None:
         self.chance = random.Random(seed)
         self.folder = folder
-        self.broker = BrokerProcess(folder / "data", settings=SETTINGS)
+        self.broker = broker or BrokerProcess(folder / "data", settings=SETTINGS)
         self.instances: list[ServiceProcess] = []
         # Due times by id; those whose sending failed may or may not arrive.
         self.promised: dict[str, int] = {}
         self.doubtful: set[str] = set()
-        self.kills = 0
+        # When the last command of an id was acknowledged, or given up.
+        self.sent_ms: dict[str, int] = {}
+        # When somebody was killed, and a broker was there again.
+        self.deaths_ms: list[int] = []
         self._stack = ExitStack()
 
     @property
@@ -85,8 +94,6 @@ class DelayWorld:
     ) -> None:
         for instance in self.instances:
             instance.kill()
-        if not self.broker.alive:
-            self.broker.start()
         self._stack.close()
 
     def start(self, count: int = 1) -> None:
@@ -109,8 +116,10 @@ class DelayWorld:
         for id, outcome in sent:
             try:
                 outcome.result(WAIT_SECONDS)
+                self.sent_ms[id] = _now_ms()
             except DeliveryFailed:
                 self.doubtful.add(id)
+                self.sent_ms[id] = _now_ms()
 
     def _schedule(self, id: str, due_ms: int) -> Sent:
         return self.producer.send(
@@ -121,12 +130,12 @@ class DelayWorld:
         victim = self.instances.pop(self.chance.randrange(len(self.instances)))
         assert victim.alive, (self.folder / "service.log").read_text()[-3000:]
         victim.kill()
-        self.kills += 1
+        self.deaths_ms.append(_now_ms())
 
     def kill_broker(self) -> None:
         self.broker.kill()
         self.broker.start()
-        self.kills += 1
+        self.deaths_ms.append(_now_ms())
 
     def finish(self) -> None:
         """Wait until all that was promised is there, and nothing is pending any more."""
@@ -139,7 +148,11 @@ class DelayWorld:
         wait_until(arrived, "all is delivered", WAIT_SECONDS)
         wait_until(lambda: not [*pending(self.kafka.quiet)], "delivered", WAIT_SECONDS)
 
-    def anomalies(self, late_ms_max: int | None = None) -> list[str]:
+    @property
+    def kills(self) -> int:
+        return len(self.deaths_ms)
+
+    def anomalies(self, late_ms_max: int) -> list[str]:
         """What the promises do not allow."""
         found: list[str] = []
         seen: set[str] = set()
@@ -153,8 +166,10 @@ class DelayWorld:
                 found.append(f"delay-early: {id} by {int(due_ms) - at_ms} ms")
             if int(due_ms) != self.promised[id] and id not in self.doubtful:
                 found.append(f"superseded: {id} at {due_ms}")
-            if late_ms_max is not None and at_ms - int(due_ms) > late_ms_max:
-                found.append(f"delay-late: {id} by {at_ms - int(due_ms)} ms")
+            deaths_ms = [death_ms for death_ms in self.deaths_ms if death_ms <= at_ms]
+            late_ms = at_ms - max(int(due_ms), *deaths_ms[-1:], self.sent_ms[id])
+            if late_ms > late_ms_max:
+                found.append(f"delay-late: {id} by {late_ms} ms")
         lost = self.promised.keys() - seen - self.doubtful
         return found + [f"lost: {id}" for id in sorted(lost)]
 
@@ -188,7 +203,7 @@ def test_killed_services_and_a_killed_broker_lose_repeat_and_hurry_nothing(
     world.kill_one()
     world.send(50, 2_000)
     world.finish()
-    assert world.anomalies() == [], complaint(world)
+    assert world.anomalies(BUSY_LATE_MS_MAX) == [], complaint(world)
     assert world.instances[0].stop() == 0
     assert world.kills == 3
 
@@ -196,10 +211,15 @@ def test_killed_services_and_a_killed_broker_lose_repeat_and_hurry_nothing(
 @pytest.mark.long
 @pytest.mark.timeout(3_600)
 @pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("kind", ["headrace", "apache"])
 def test_over_a_hundred_kills_nothing_is_early_late_lost_or_repeated(
-    tmp_path: Path, seed: int
+    tmp_path: Path, kind: str, seed: int
 ) -> None:
-    with DelayWorld(tmp_path, seed) as world:
+    broker = None
+    if kind == "apache":
+        settings = dict(setting.split("=") for setting in SETTINGS)
+        broker = ApacheKafka(settings=settings, data_dir=tmp_path / "kafka")
+    with DelayWorld(tmp_path, seed, broker) as world:
         world.start(3)
         world.send(200, 10_000)
         wait_until(lambda: read_all(world.kafka, TARGET), "begun", WAIT_SECONDS)
@@ -212,5 +232,4 @@ def test_over_a_hundred_kills_nothing_is_early_late_lost_or_repeated(
                 world.start()
         world.finish()
         assert world.kills == 40
-        # A kill may come into the take-over after another one.
-        assert world.anomalies(3 * LATE_MS_MAX) == [], complaint(world)
+        assert world.anomalies(LATE_MS_MAX) == [], complaint(world)

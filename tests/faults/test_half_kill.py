@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.apache_kafka import ApacheKafka
 from tests.faults.half_checker import half_anomalies
 from tests.faults.half_process import SERVICE_STEPS, SHOP_STEPS
 from tests.faults.half_world import HalfWorld
@@ -14,8 +15,8 @@ from tests.faults.shop_world import BROKER_SETTINGS
 from tests.postgres import Postgres, programs
 
 ORDERS_PER_FAULT = 5
-# 4 rounds of 40 faults.
-LONG_ROUNDS = 4
+# 3 rounds of 40 faults on each kind of broker.
+LONG_ROUNDS = 3
 LONG_FAULTS = 40
 LONG_ORDERS_PER_FAULT = 50
 
@@ -27,6 +28,13 @@ needs_postgres = pytest.mark.skipif(
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
     with BrokerProcess(tmp_path / "data", settings=BROKER_SETTINGS) as broker:
+        yield broker
+
+
+@pytest.fixture
+def apache_broker(tmp_path: Path) -> Iterator[ApacheKafka]:
+    settings = dict(setting.split("=") for setting in BROKER_SETTINGS)
+    with ApacheKafka(settings=settings, data_dir=tmp_path / "kafka") as broker:
         yield broker
 
 
@@ -77,7 +85,7 @@ def service_dies(world: HalfWorld, step: str) -> None:
     world.service.start()
 
 
-def crash(world: HalfWorld, what: BrokerProcess | Postgres) -> None:
+def crash(world: HalfWorld, what: BrokerProcess | ApacheKafka | Postgres) -> None:
     """The broker or the database dies while all are at work."""
     if isinstance(what, Postgres):
         what.restart()
@@ -112,7 +120,13 @@ def test_half_messages_survive_the_death_of_everybody(
 @pytest.mark.long
 @pytest.mark.timeout(4 * 3600)
 @pytest.mark.parametrize("seed", range(LONG_ROUNDS))
-def test_many_deaths(tmp_path: Path, broker: BrokerProcess, postgres: Postgres, seed: int) -> None:
+@pytest.mark.parametrize("kind", ["headrace", "apache"])
+def test_many_deaths(
+    tmp_path: Path, request: pytest.FixtureRequest, postgres: Postgres, kind: str, seed: int
+) -> None:
+    broker: BrokerProcess | ApacheKafka = request.getfixturevalue(
+        "broker" if kind == "headrace" else "apache_broker"
+    )
     with HalfWorld(tmp_path, broker.bootstrap, postgres.database(), seed) as world:
         world.service.start()
         world.spare.start()

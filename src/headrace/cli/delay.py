@@ -76,7 +76,7 @@ def cancel(
             _find(settings, id)
         with _producer(settings) as producer:
             producer.cancel_delayed(id).result(SEND_SECONDS)
-    print(f"cancelled {id}")
+    print(f"asked to cancel {id}")
 
 
 @app.command()
@@ -92,7 +92,7 @@ def reschedule(
     bootstrap: BootstrapOption,
     properties: PropertyOption = None,
 ) -> None:
-    """Give a message another time."""
+    """Give a message another time; one that is delivered meanwhile comes a second time."""
     due_ms = _due_ms(after, at)
     with client_settings(bootstrap, properties) as settings:
         found = _find(settings, id)

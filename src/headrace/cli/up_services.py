@@ -20,6 +20,8 @@ LOOK_SECONDS = 0.25
 # A service that ended by itself starts again, after a pause that grows.
 PAUSE_SECONDS = 1.0
 PAUSE_SECONDS_MAX = 60.0
+# After a run of this length its end is a new trouble.
+GOOD_SECONDS = 60.0
 STOP_SECONDS = 15.0
 
 log = logging.getLogger(__name__)
@@ -35,14 +37,18 @@ async def run_services(broker: Broker, settings: Settings, address: str) -> None
 
 async def _run(name: str, broker: Broker, address: str) -> None:
     pause_s = PAUSE_SECONDS
+    clock = asyncio.get_running_loop()
     while not _is_needed(name, broker):
         await asyncio.sleep(LOOK_SECONDS)
     while True:
+        began = clock.time()
         try:
             status = await _run_once(name, address)
             log.warning("the %s service ended with %d and starts again", name, status)
         except OSError as error:
             log.warning("the %s service cannot be started now: %s", name, error)
+        if clock.time() - began > GOOD_SECONDS:
+            pause_s = PAUSE_SECONDS
         await asyncio.sleep(pause_s)
         pause_s = min(2 * pause_s, PAUSE_SECONDS_MAX)
 

@@ -75,13 +75,17 @@ class Delaying:
         """Where the commands of an id go, so that they keep their order."""
         if not self._has_topic:
             from headrace.client.making_topics import (
+                NeededTopic,
                 admin_client,
                 commands_topic,
                 make_topics,
                 shared_settings,
             )
 
-            make_topics(admin_client(shared_settings(self._settings)), [commands_topic(TOPIC)])
+            # To correct a topic that is there is for the service, which has the right to.
+            needed = commands_topic(TOPIC)
+            needed = NeededTopic(TOPIC, needed.partitions, needed.must)
+            make_topics(admin_client(shared_settings(self._settings)), [needed])
             self._has_topic = True
         return zlib.crc32(id.encode()) % self._partitions(TOPIC)
 

@@ -7,10 +7,11 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from headrace.client.delayed import After, At, deliver_at_ms
+from headrace.client.delayed import After, At
 from headrace.reliability.alarms import Alarm
 from headrace.reliability.codecs import encode, to_send
 from headrace.reliability.confirmations import Confirmer
+from headrace.reliability.delay.times import by_clock
 from headrace.reliability.errors import HandlerError
 from headrace.reliability.handlers import HandlerSpec, make_spec
 from headrace.reliability.jobs import Jobs
@@ -143,9 +144,9 @@ class App:
         """
         parts = self.parts
         parts.switches.wait(topic, 1, LIMIT_WAIT_SECONDS)
-        due_ms = deliver_at_ms(parts.clock.now_ms(), after, at)
+        after, at = by_clock(parts.clock, after, at)
         return parts.producer.send(
-            topic, to_send(value), key=encode(key), headers=headers, at=due_ms
+            topic, to_send(value), key=encode(key), headers=headers, after=after, at=at
         )
 
     def cancel_delayed(self, id: str) -> Sent:

@@ -9,8 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from headrace.client.delayed import After, At, deliver_at_ms
+from headrace.client.delayed import After, At
 from headrace.reliability.codecs import encode, to_send
+from headrace.reliability.delay.times import by_clock
 from headrace.reliability.errors import Away
 from headrace.reliability.execution import Execution, IsOpen, Positions, Revoked
 
@@ -44,9 +45,11 @@ class Output:
 
         `after` and `at` have it delivered later, see Producer.send.
         """
-        due_ms = deliver_at_ms(self._clock.now_ms(), after, at)
+        after, at = by_clock(self._clock, after, at)
         with _brokers():
-            self._producer.send(topic, to_send(value), key=encode(key), headers=headers, at=due_ms)
+            self._producer.send(
+                topic, to_send(value), key=encode(key), headers=headers, after=after, at=at
+            )
 
 
 class KafkaTransactions:

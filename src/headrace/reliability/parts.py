@@ -42,6 +42,10 @@ class LoopThread:
 
     def run(self, work: Coroutine[Any, Any, Any]) -> Any:
         """Run a coroutine on the loop from another thread and return its result."""
+        if self.__dict__.get("_thread") is threading.current_thread():
+            # Who waits here for the loop stops it for ever.
+            work.close()
+            raise HandlerError("an async handler waits for async work", "use `async with` there")
         return asyncio.run_coroutine_threadsafe(work, self.loop).result()
 
     def stop(self) -> None:

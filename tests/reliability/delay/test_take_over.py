@@ -9,15 +9,17 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from tests.client.kafkas import TIMEOUT_SECONDS, Kafka
 from tests.reliability.delay.reading import read_all
 from tests.reliability.running import wait_until
 
 from headrace.client import Producer
+from headrace.client.making_topics import admin_client
 from headrace.reliability.alarms import Alarm, Alarms
 from headrace.reliability.delay.pending import pending
 from headrace.reliability.delay.service import delay_service
-from headrace.reliability.ledger import intake, targets
+from headrace.reliability.ledger import clients, intake, targets
 from headrace.reliability.ledger.service import LedgerService
 from headrace.testing import BrokerThread
 
@@ -89,8 +91,6 @@ def test_what_waited_while_no_service_ran_is_delivered_by_the_next(
 def test_an_owner_that_was_fenced_starts_anew_and_delivers_nothing_twice(
     kafka: Kafka, notes: str
 ) -> None:
-    from headrace.reliability.ledger import clients
-
     with running(kafka) as service:
         assert service.wait_ready(TIMEOUT_SECONDS)
         send_all(kafka, notes, 20, after="1s")
@@ -102,6 +102,65 @@ def test_an_owner_that_was_fenced_starts_anew_and_delivers_nothing_twice(
         kafka.read(notes, 20)
         wait_until(lambda: not [*pending(kafka.quiet)])
     assert values(kafka, notes) == list(range(20))
+
+
+def test_a_topic_that_takes_nothing_now_holds_nobody_up(
+    kafka: Kafka, notes: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clients, "MESSAGE_MS", 1_000)
+    monkeypatch.setattr(targets, "REST_SECONDS", 1.0)
+    monkeypatch.setattr(targets, "REST_SECONDS_MAX", 2.0)
+    stuck = kafka.topic("stuck", config={"min.insync.replicas": "2"})
+    with running(kafka) as service:
+        assert service.wait_ready(TIMEOUT_SECONDS)
+        send_all(kafka, stuck, 8, after="100ms")
+        send_all(kafka, notes, 40, after="200ms")
+        kafka.read(notes, 40)
+        send_all(kafka, notes, 40, after="1ms")
+        kafka.read(notes, 80)
+        assert len([*pending(kafka.quiet)]) == 8
+        admin = admin_client(kafka.quiet)
+        entry = ConfigEntry("min.insync.replicas", "1", incremental_operation=AlterConfigOpType.SET)
+        change = ConfigResource(ResourceType.TOPIC, stuck, incremental_configs=[entry])
+        for done in admin.incremental_alter_configs([change]).values():
+            done.result(TIMEOUT_SECONDS)
+        kafka.read(stuck, 8)
+        wait_until(lambda: not [*pending(kafka.quiet)])
+    assert values(kafka, stuck) == list(range(8))
+
+
+def test_a_command_that_cannot_be_read_or_kept_holds_no_other_up(kafka: Kafka, notes: str) -> None:
+    from kafka import KafkaProducer
+
+    class Odd(str):
+        """The name of a header that is no text."""
+
+        def encode(self, encoding: str = "", errors: str = "") -> bytes:
+            return b"\xff\xfe"
+
+    with running(kafka) as service:
+        assert service.wait_ready(TIMEOUT_SECONDS)
+        # As if an administrator had done it, after the service made it as it needs it.
+        admin = admin_client(kafka.quiet)
+        entry = ConfigEntry(
+            "max.message.bytes", "2000", incremental_operation=AlterConfigOpType.SET
+        )
+        state = ConfigResource(
+            ResourceType.TOPIC, "headrace.delay.state", incremental_configs=[entry]
+        )
+        for done in admin.incremental_alter_configs([state]).values():
+            done.result(TIMEOUT_SECONDS)
+        other = KafkaProducer(bootstrap_servers=kafka.bootstrap)
+        other.send("headrace.delay", b"200", headers=[(Odd("x"), b"1")]).get(TIMEOUT_SECONDS)
+        other.close()
+        with Producer(kafka.quiet) as producer:
+            producer.send(notes, b"1", after="10ms")
+            producer.send(notes, b"%03000d" % 300, after="10ms")
+            producer.send(notes, b"2", after="10ms")
+        kafka.read(notes, 2)
+        kafka.read("headrace.delay.dlq", 2)
+    assert values(kafka, notes) == [1, 2]
+    assert values(kafka, "headrace.delay.dlq") == [200, 300]
 
 
 def test_a_bad_target_is_a_dead_letter_and_holds_nobody_up(

@@ -6,18 +6,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
-from tests.reliability.ledger.instances import Clock, Intake, Keeper, Steps
+from confluent_kafka import KafkaError
+from tests.reliability.ledger.instances import Brokers, Clock, Intake, Keeper, Steps
 from tests.reliability.ledger.kafka_model import Fenced, Kafka
 
 from headrace.client.delayed import AT_HEADER, CANCEL_HEADER, TARGET_HEADER
 from headrace.reliability.delay.machine import CANCEL_KEPT_MS, DelayMachine
-from headrace.reliability.ledger.machine import Outgoing
 from headrace.reliability.ledger.topics import Names
 from headrace.reliability.message import ID_HEADER
 
 NAMES = Names("delay")
 TARGET = "orders"
 BAD_TARGET = "nowhere"
+# How the bad target shows itself: it is missing, takes no such records, or denies all.
+BAD_WAYS = (None, KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.TOPIC_AUTHORIZATION_FAILED)
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,12 @@ class World:
         self.random = Random(seed)
         self.kafka = Kafka()
         self.clock = Clock()
+        self.brokers = Brokers()
+        how = self.random.choice(BAD_WAYS)
+        if how is None:
+            self.brokers.missing.add(BAD_TARGET)
+        else:
+            self.brokers.refusals[BAD_TARGET] = how
         self.machine = DelayMachine()
         self.inputs = self.random.choice((1, 1, 2))
         self.states = self.random.choice((1, 2))
@@ -66,6 +74,7 @@ class World:
             (60, self.step),
             (1, self.crash),
             (3, self.wake),
+            (2, self.trouble),
         ]
         self.own_all()
         weights = [weight for weight, _ in chances]
@@ -95,8 +104,16 @@ class World:
         log.append(None, b"%d" % number, headers, self.clock.now_ms)
         self.sent.append(Sent(number, id, partition, self.clock.now_ms, due_ms, target))
 
+    def trouble(self) -> None:
+        """The target, or the topic of dead letters, takes nothing for a while, or does again."""
+        topic = self.random.choice((TARGET, NAMES.dead))
+        if self.brokers.refusals.pop(topic, None) is None:
+            self.brokers.refusals[topic] = KafkaError._MSG_TIMED_OUT
+
     def pass_time(self) -> None:
-        self.clock.now_ms += self.random.choice((1, 30, 500, 5_000, 30_000))
+        passed_ms = self.random.choice((1, 30, 500, 5_000, 30_000))
+        self.clock.now_ms += passed_ms
+        self.brokers.now_s += passed_ms / 1000
         if self.random.random() < 0.05:
             self.clock.now_ms -= self.random.randrange(10_000)
 
@@ -120,7 +137,7 @@ class World:
     def own(self, kind: str, partition: int) -> None:
         args = (self.kafka, self.machine, self.clock, partition)
         self.owners[kind, partition] = (
-            Intake(*args, self.states) if kind == NAMES.input else Keeper(*args, verdict)
+            Intake(*args, self.states) if kind == NAMES.input else Keeper(*args, self.brokers)
         )
 
     def begin(self) -> None:
@@ -170,8 +187,11 @@ class World:
         """New owners of all, all time that is needed, and nothing that disturbs."""
         self.crash()
         self.own_all()
+        for topic in (TARGET, NAMES.dead):
+            self.brokers.refusals.pop(topic, None)
         for pass_ms in (0, 200_000, 2_000, CANCEL_KEPT_MS + 1, 2_000, 2_000):
             self.clock.now_ms += pass_ms
+            self.brokers.now_s += pass_ms / 1000
             for _ in range(2):
                 for owner in self.owners.values():
                     while sum(1 for _ in owner.run()):
@@ -202,8 +222,3 @@ class World:
             if topic == NAMES.state:
                 log.compact()
                 assert not log.records, "something is left in the state"
-
-
-def verdict(outgoing: Outgoing) -> str | None:
-    """The target that does not exist."""
-    return "there is no such topic" if outgoing.topic == BAD_TARGET else None

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, cast
 
 import pytest
 from confluent_kafka import KafkaError
+from tests.reliability.running import wait_until
 
 from headrace.client.errors import DeliveryFailed
 from headrace.client.sent import Sent
@@ -18,6 +20,8 @@ from headrace.reliability.errors import HandlerError
 from headrace.reliability.half.bodies import Prepared
 from headrace.reliability.half.half import Half
 from headrace.reliability.message import Message
+
+WAIT_SECONDS = 30.0
 
 Run = Callable[[Half, Exception | None, str], None]
 
@@ -298,3 +302,47 @@ def test_a_checker_says_yes_no_or_nothing(bench: Bench) -> None:
         run_sync(half, LookupError(), "")
     assert half.state == "undecided"
     assert "return True, False or None" in bench.alarms[0].text
+
+
+@pytest.mark.parametrize("run", [run_sync, run_async])
+def test_a_prepare_that_comes_after_its_timeout_is_rolled_back(run: Run) -> None:
+    bench = Bench()
+    goes_on = threading.Event()
+    prepare = bench.sender.prepare
+
+    def slow(id: str, prepared: Prepared, check_after_ms: int | None) -> Sent:
+        assert goes_on.wait(WAIT_SECONDS)
+        return prepare(id, prepared, check_after_ms)
+
+    cast(Any, bench.sender).prepare = slow
+    half = bench.half(timeout=20)
+
+    def enter() -> None:
+        with pytest.raises(TimeoutError):
+            run(half, None, "")
+
+    # asyncio.run waits for its threads at its end, so the other one lets them go.
+    entering = threading.Thread(target=enter)
+    entering.start()
+    wait_until(lambda: half._is_abandoned)
+    goes_on.set()
+    entering.join(WAIT_SECONDS)
+    wait_until(lambda: bench.sender.said == ["prepare", "rollback"])
+    assert half.state == "new"
+
+
+def test_a_plain_with_in_an_async_handler_does_not_stop_the_loop() -> None:
+    bench = Bench()
+    bench.app.half_checker("shop")(bench.check_async)
+    half = bench.half()
+
+    async def handler() -> None:
+        with half:
+            raise ValueError("the bank is closed")
+
+    running = asyncio.run_coroutine_threadsafe(handler(), bench.app.parts.loop.loop)
+    with pytest.raises(ValueError, match="the bank is closed"):
+        running.result(WAIT_SECONDS)
+    assert half.state == "undecided"
+    assert [alarm.name for alarm in bench.alarms] == ["half-check-failed"]
+    bench.app.parts.loop.stop()

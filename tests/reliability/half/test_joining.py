@@ -19,6 +19,7 @@ from headrace.reliability.parts import Parts
 from headrace.reliability.store import open_store
 
 WAIT_SECONDS = 30.0
+LOOK_SECONDS = 0.3
 
 
 @pytest.fixture
@@ -79,6 +80,9 @@ def test_the_checker_waits_for_a_transaction_that_is_still_open(parts: Parts) ->
         join(store, tx, "a")
         begun.set()
         assert asked.wait(WAIT_SECONDS)
+        # Time enough for one that does not wait.
+        thread.join(LOOK_SECONDS)
+        assert answers == []
     thread.join(WAIT_SECONDS)
     assert answers == [True]
 

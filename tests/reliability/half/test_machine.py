@@ -293,7 +293,7 @@ def test_a_target_that_refuses_gets_a_dead_letter_and_the_memory_says_why(world:
     world.topics.take_in(world.machine, 0, 10)
     world.owner.read(10)
     plan = world.owner.plan()
-    world.owner.book.split(plan, "too large")
+    world.owner.book.suspect(plan, {0: "too large"})
     world.settle()
     assert world.topics.targets() == []
     (letter,) = world.topics.sent[f"{TOPIC}.dlq"]
@@ -311,7 +311,7 @@ def test_a_check_that_nobody_takes_counts_and_alarms(world: World) -> None:
     world.say("prepare", "a")
     world.settle()
     world.topics.now_ms += 6_000
-    world.owner.book.split(world.owner.plan(), "not authorised")
+    world.owner.book.suspect(world.owner.plan(), {0: "not authorised"})
     world.settle()
     assert QUESTIONS not in world.topics.sent
     assert names(world) == ["half-check-refused"]
@@ -323,7 +323,7 @@ def test_a_commit_is_delivered_although_the_check_before_it_was_refused(world: W
     world.say("prepare", "a")
     world.settle()
     world.topics.now_ms += 6_000
-    world.owner.book.split(world.owner.plan(), "not authorised")
+    world.owner.book.suspect(world.owner.plan(), {0: "not authorised"})
     world.say("commit", "a")
     world.topics.take_in(world.machine, 0, 10)
     world.owner.read(10)

@@ -51,6 +51,14 @@ def test_a_group_without_a_rule_is_never_spoken_of() -> None:
     assert look(Watch(CONFIG, {}, 0), 0, other=1000) == []
 
 
+def test_a_group_whose_coordinator_is_away_keeps_its_level() -> None:
+    watch = Watch(CONFIG, {}, 0)
+    look(watch, 0, shop=50)
+    assert watch.look([], 1, 1, {"shop"}) == []
+    assert watch.levels["shop"].level is Level.WARNING
+    assert look(watch, 2) == [("shop", "warning", "ok")]
+
+
 def test_a_group_that_goes_away_is_well_again() -> None:
     watch = Watch(CONFIG, {}, 0)
     look(watch, 0, shop=50)

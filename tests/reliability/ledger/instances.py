@@ -7,14 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import count
+from types import SimpleNamespace
+from typing import Any
 
+from confluent_kafka import KafkaError
 from tests.reliability.ledger.kafka_model import Kafka, Producer
 
-from headrace.reliability.ledger.book import Book, Verdict
+from headrace.reliability.ledger.book import Book, Plan
 from headrace.reliability.ledger.cache import Cache
 from headrace.reliability.ledger.machine import Machine, Refusal
 from headrace.reliability.ledger.records import partition_of, state_key, state_value
+from headrace.reliability.ledger.settling import settle
+from headrace.reliability.ledger.targets import Targets
 from headrace.reliability.ledger.topics import Names
+from headrace.reliability.ledger.writer import BadRecord, Failed
 from headrace.reliability.message import Message
 
 BATCH = 3
@@ -29,6 +35,40 @@ class Clock:
 
     def __init__(self) -> None:
         self.now_ms = 1_000_000
+
+
+class Brokers:
+    """What brokers say of topics, by name: missing, denied, taking nothing, or not this."""
+
+    def __init__(self) -> None:
+        self.now_s = 1_000.0
+        self.missing: set[str] = set()
+        # Error codes by topic: of each record that is sent there, or of whole transactions.
+        self.refusals: dict[str, int] = {}
+
+    def list_topics(self, topic: str | None = None, timeout: float = 0.0) -> Any:
+        return SimpleNamespace(topics=self)
+
+    def __contains__(self, topic: str) -> bool:
+        return topic not in self.missing
+
+    def __getitem__(self, topic: str) -> Any:
+        error = None if topic in self else KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)
+        return SimpleNamespace(error=error, partitions={})
+
+    def refuse(self, plan: Plan) -> Failed | None:
+        """What a transaction comes to; None if all is taken."""
+        bad = [
+            BadRecord(outgoing.topic, tag, KafkaError(self.refusals[outgoing.topic]))
+            for tag, (_, action) in enumerate(plan.items)
+            for outgoing in action.send
+            if outgoing.topic in self.refusals
+        ]
+        if not bad:
+            return None
+        # Who is denied a topic is not told which.
+        is_told = bad[0].error.code() != KafkaError.TOPIC_AUTHORIZATION_FAILED
+        return Failed(bad[0].error, tuple(bad) if is_told else ())
 
 
 class Intake:
@@ -90,13 +130,14 @@ class Keeper:
         machine: Machine,
         clock: Clock,
         partition: int,
-        verdict: Verdict = lambda _: None,
+        brokers: Brokers | None = None,
     ) -> None:
         self._kafka = kafka
         self._clock = clock
         self._partition = partition
         self._names = Names(machine.name)
-        self._verdict = verdict
+        self._brokers = said = brokers or Brokers()
+        self._targets = Targets(said, self._names, lambda: said.now_s)
         self._producer: Producer = kafka.producer(self._names.keeper_id(partition))
         self._log = kafka.log(self._names.state, partition)
         self._until = self._log.end
@@ -110,7 +151,8 @@ class Keeper:
             return
         # The clock may be set back while the rest is under way.
         now_ms = self._clock.now_ms
-        plan = self.book.plan(now_ms, BATCH, self._verdict)
+        self.book.look_again(self._targets.must_wait)
+        plan = self.book.plan(now_ms, BATCH, self._targets)
         if not plan:
             return
         self._producer.begin()
@@ -128,8 +170,15 @@ class Keeper:
         for key, value in plan.writes(self.book.writer):
             self._producer.send(self._names.state, self._partition, key, value)
             yield "keeper has written its state"
+        failed = self._brokers.refuse(plan)
+        if failed is not None:
+            self._producer.abort()
+            settle(self.book, self._targets, plan, failed, self._names)
+            yield "keeper has aborted"
+            return
         self._producer.commit()
         yield "keeper has committed"
+        self._targets.worked(outgoing.topic for outgoing in plan.sends)
         self.book.done(plan)
 
     def _read(self) -> None:

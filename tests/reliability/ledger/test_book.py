@@ -94,7 +94,7 @@ def test_one_bad_entry_is_found_by_halves_and_refused() -> None:
         plan = book.plan(START_MS, 100)
         topics = {outgoing.topic for outgoing in plan.sends}
         if "bad" in topics:
-            book.split(plan, "it is bad")
+            book.suspect(plan, dict.fromkeys(range(len(plan.items)), "it is bad"))
         else:
             done += [outgoing.value for outgoing in plan.sends if outgoing.topic == "t"]
             alarms += book.done(plan)
@@ -103,21 +103,82 @@ def test_one_bad_entry_is_found_by_halves_and_refused() -> None:
     assert rounds < 14
 
 
+def test_one_that_is_suspected_alone_is_refused_and_the_others_are_due() -> None:
+    book = make()
+    fill(book, entries(4))
+    book.suspect(book.plan(START_MS, 10), {2: "too large"})
+    plan = book.plan(START_MS, 10)
+    assert [(it.topic, it.value) for it in plan.sends] == [
+        ("dead", b"2"), ("t", b"0"), ("t", b"1"), ("t", b"3")
+    ]  # fmt: skip
+    assert plan.letters == {0}
+
+
+def test_what_is_tried_apart_and_what_is_due_take_turns() -> None:
+    book = make()
+    fill(book, entries(4, topic="bad"))
+    book.suspect(book.plan(START_MS, 10), dict.fromkeys(range(4), "too large"))
+    fill(book, entries(2))
+    topics = []
+    for _ in range(6):
+        plan = book.plan(START_MS + TICK_MS, 1)
+        topics.append("".join({outgoing.topic for outgoing in plan.sends}))
+        if topics[-1] == "bad":
+            book.suspect(plan, dict.fromkeys(range(len(plan.items)), "too large"))
+        else:
+            book.done(plan)
+    assert topics[:4] == ["bad", "t", "bad", "t"]
+
+
 def test_a_topic_that_is_never_there_is_refused_and_one_that_is_not_there_yet_waited_for() -> None:
     book = make()
     fill(book, [*entries(1), *entries(1, topic="bad"), *entries(1, topic="slow")])
 
     def verdict(outgoing: Outgoing) -> str | None:
         if outgoing.topic == "slow":
-            raise Wait
+            raise Wait(outgoing.topic)
         return "none" if outgoing.topic == "bad" else None
 
     plan = book.plan(START_MS, 10, verdict)
     assert [outgoing.topic for outgoing in plan.sends] == ["t", "dead"]
     book.done(plan)
     assert not book.plan(START_MS, 10, verdict)
-    book.look_again()
+    book.look_again(lambda topic: topic == "slow")
+    assert not book.plan(START_MS, 10)
+    book.look_again(lambda _: False)
     assert [outgoing.topic for outgoing in book.plan(START_MS, 10).sends] == ["slow"]
+
+
+def test_a_refused_entry_waits_while_the_dead_letters_take_nothing() -> None:
+    book = make()
+    fill(book, [*entries(1, topic="bad"), *entries(1)])
+
+    def verdict(outgoing: Outgoing) -> str | None:
+        return "denied" if outgoing.topic in ("bad", "dead") else None
+
+    plan = book.plan(START_MS, 10, verdict)
+    assert [outgoing.topic for outgoing in plan.sends] == ["t"]
+    book.done(plan)
+    assert not book.plan(START_MS, 10, verdict)
+    book.look_again(lambda _: False)
+    assert [it.topic for it in book.plan(START_MS, 10, lambda _: None).sends] == ["bad"]
+
+
+def test_an_odd_entry_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    book = make()
+    fill(book, entries(3))
+
+    def act(_: Simple, entry: Entry, now_ms: int) -> Action:
+        if entry.id == "t1":
+            raise ValueError("another version's")
+        return Action((Outgoing(entry.kind, None, entry.body),))
+
+    monkeypatch.setattr(Simple, "act", act)
+    plan = book.plan(START_MS, 10)
+    assert sent(plan) == [b"0", b"2"]
+    book.done(plan)
+    assert not book.plan(START_MS, 10)
+    assert book.pending == 1
 
 
 def test_records_of_one_id_end_together() -> None:

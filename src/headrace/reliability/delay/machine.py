@@ -23,13 +23,12 @@ CANCEL_KEPT_MS = 86_400_000
 
 
 class State(StrEnum):
-    """What is known of an id; the last three are ends, of which nothing is kept."""
+    """What is known of an id; the last two are ends, of which nothing is kept."""
 
     UNKNOWN = "unknown"
     SCHEDULED = "scheduled"
     CANCELLED = "cancelled"
     DELIVERED = "delivered"
-    DROPPED = "dropped"
     DEAD = "dead letter"
 
 
@@ -50,7 +49,7 @@ TABLE: tuple[Transition, ...] = (
     Transition(State.UNKNOWN, Event.CANCEL, State.CANCELLED, "remember it for a day"),
     Transition(State.SCHEDULED, Event.SCHEDULE, State.SCHEDULED, "the new one takes its place"),
     Transition(State.SCHEDULED, Event.OLDER_SCHEDULE, State.SCHEDULED, "forget the older one"),
-    Transition(State.SCHEDULED, Event.CANCEL, State.DROPPED, "forget both"),
+    Transition(State.SCHEDULED, Event.CANCEL, State.CANCELLED, "forget it, remember the cancel"),
     Transition(State.SCHEDULED, Event.OLDER_CANCEL, State.SCHEDULED, "forget the cancel"),
     Transition(State.SCHEDULED, Event.DUE, State.DELIVERED, "send it to its target"),
     Transition(State.SCHEDULED, Event.REFUSED, State.DEAD, "send it to headrace.delay.dlq"),
@@ -92,11 +91,7 @@ class DelayMachine:
             return Folded(new)
         if new.place == known.place:
             return Folded(new._replace(also=known.also))
-        was = State(known.kind)
         event = event_of(known, new)
-        next = NEXT[was, event]
-        if next == State.DROPPED:
-            return Folded(None, (known.place, new.place))
         if event in (Event.OLDER_SCHEDULE, Event.OLDER_CANCEL):
             return Folded(known, (new.place,))
         return Folded(new, (known.place,))

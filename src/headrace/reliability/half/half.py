@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
+import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self
@@ -53,6 +56,7 @@ class Half:
         self._timeout_s = timeout_s
         self._wish: bool | None = None
         self._is_sent = False
+        self._is_abandoned = False
 
     def commit(self) -> None:
         """Commit it at the end of the block, even if that raises."""
@@ -73,7 +77,7 @@ class Half:
 
     def __enter__(self) -> Self:
         try:
-            self._prepare().result(self._timeout_s)
+            _write(self._prepare, self._timeout_s)
         except BaseException:
             self._abandon()
             raise
@@ -92,7 +96,7 @@ class Half:
         self.state = "undecided"
         if decision is not None:
             try:
-                self._decide(decision).result(self._timeout_s)
+                _write(partial(self._decide, decision), self._timeout_s)
             except Exception as problem:
                 self._alarm(problem)
             else:
@@ -131,6 +135,8 @@ class Half:
             raise HandlerError(f"{self.id} is {self.state}", "every block has a half of its own")
         sent = self._parts.halves.prepare(self.id, self._prepared, self._check_after_ms)
         self._is_sent = True
+        if self._is_abandoned:
+            self._decide(False)
         return sent
 
     def _decision(self, error: BaseException | None) -> bool | None:
@@ -145,7 +151,8 @@ class Half:
         return self._parts.halves.decide(self.id, is_commit=decision)
 
     def _abandon(self) -> None:
-        """The block never began; if the prepare was written after all, nobody need be asked."""
+        """The block never began; if the prepare is written after all, nobody need be asked."""
+        self._is_abandoned = True
         if self._is_sent:
             with contextlib.suppress(Exception):
                 self._decide(False)
@@ -166,6 +173,22 @@ class Half:
             id=self.id,
             group=self._prepared.group,
         )
+
+
+def _write(send: Callable[[], Sent], timeout_s: float) -> None:
+    """Send and wait until it is written; TimeoutError when the time is over, wherever it went."""
+    give_up_at = time.monotonic() + timeout_s
+    sending: Future[Sent] = Future()
+
+    def run() -> None:
+        try:
+            sending.set_result(send())
+        except BaseException as problem:
+            sending.set_exception(problem)
+
+    # Sending waits for metadata at times, and that knows no timeout.
+    threading.Thread(target=run, name="headrace-half", daemon=True).start()
+    sending.result(timeout_s).result(max(0.0, give_up_at - time.monotonic()))
 
 
 async def _written(send: Callable[[], Sent]) -> RecordMetadata:

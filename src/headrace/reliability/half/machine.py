@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from headrace.client.delayed import TARGET_HEADER
 from headrace.client.delayed import TOPIC as DELAY_TOPIC
+from headrace.client.making_topics import commands_topic
 from headrace.reliability.dead_letters import ERROR_HEADER, SOURCE_HEADER, topic_of
 from headrace.reliability.half.bodies import Ended, Prepared
 from headrace.reliability.half.headers import (
     CHECK_HEADER,
-    CHECK_PREFIX,
     GROUP_HEADER,
     PREPARED_HEADER,
     TOPIC,
+    check_topic,
     read_said,
 )
 from headrace.reliability.half.limits import HalfLimits
@@ -202,7 +203,7 @@ def _delivery(entry: Entry) -> Outgoing:
     name, when = prepared.delay
     headers += [(TARGET_HEADER, prepared.target.encode()), (name, when.encode())]
     # Nobody may have needed that topic before.
-    return Outgoing(DELAY_TOPIC, prepared.key, prepared.value, headers, make=True)
+    return Outgoing(DELAY_TOPIC, prepared.key, prepared.value, headers, commands_topic(DELAY_TOPIC))
 
 
 def _question(entry: Entry) -> Outgoing:
@@ -216,4 +217,5 @@ def _question(entry: Entry) -> Outgoing:
         (CHECK_HEADER, str(entry.count).encode()),
         (PREPARED_HEADER, str(entry.at_ms).encode()),
     ]
-    return Outgoing(CHECK_PREFIX + prepared.group, prepared.key, prepared.value, headers, make=True)
+    topic = check_topic(prepared.group)
+    return Outgoing(topic.name, prepared.key, prepared.value, headers, topic)

@@ -97,7 +97,9 @@ class HalfSender:
         producer = self._parts.producer
         with self._making:
             if not self._is_made:
-                self._make([commands_topic(TOPIC)])
+                # To correct a topic that is there is for the service, which has the right to.
+                topic = commands_topic(TOPIC)
+                self._make([NeededTopic(TOPIC, topic.partitions, topic.must)])
                 self._is_made = True
         # The commands of an id keep their order on one partition.
         partition = partition_of(id, producer.partitions(TOPIC))

@@ -122,7 +122,9 @@ class LagService:
         except (OSError, KafkaError) as problem:
             _log.warning("the lag of groups could not be measured: %s", problem)
             return
-        changes = watch.look(groups, self._clock.now_ms(), self._clock.monotonic_ms())
+        missing = watch.levels.keys() - {group.group for group in groups}
+        silent = {group for group in missing if meter.is_silent(group)}
+        changes = watch.look(groups, self._clock.now_ms(), self._clock.monotonic_ms(), silent)
         if changes:
             board.write({change.notice.group: change.watched for change in changes})
             self._tell(deliveries, changes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from headrace.reliability.lag.levels import Gates, Level, Reading, read
@@ -50,14 +50,18 @@ class Watch:
         """Groups that are not well, or of which somebody is still to be told."""
         return dict(self._watched)
 
-    def look(self, groups: Iterable[GroupLag], at_ms: int, now_ms: int) -> list[Change]:
+    def look(
+        self, groups: Iterable[GroupLag], at_ms: int, now_ms: int, silent: Collection[str] = ()
+    ) -> list[Change]:
         """What a look at a wall time and a monotonic time changes, group by group.
 
-        A group that is not there any more is one without lag.
+        A group that is not there any more is one without lag; of a `silent` one nobody can say.
         """
         seen = {group.group: group for group in groups}
         changes = []
         for name in sorted({*seen, *self._watched}):
+            if name not in seen and name in silent:
+                continue
             group = seen.get(name) or GroupLag(group=name, state="Dead")
             change = self._step(group, at_ms, now_ms)
             if change is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -38,7 +38,11 @@ Verdict = Callable[[Outgoing], str | None]
 
 
 class Wait(Exception):
-    """Nobody can say yet whether a topic takes records."""
+    """A topic takes nothing now, or nobody can say yet whether it does."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(topic)
+        self.topic = topic
 
 
 @dataclass(slots=True)
@@ -47,6 +51,8 @@ class Plan:
 
     items: list[tuple[Held, Action]] = field(default_factory=list)
     gone: list[tuple[str, Place]] = field(default_factory=list)
+    # Those of the items that are refused, so that no target is at fault if they fail.
+    letters: set[int] = field(default_factory=set)
 
     @property
     def sends(self) -> Iterable[Outgoing]:
@@ -94,11 +100,13 @@ class Book:
         self._echoes: set[bytes] = set()
         self._gone: dict[tuple[str, Place], None] = {}
         self._gone_since_ms: int | None = None
-        # Numbers whose time has come, and lists of them that are tried apart from the others.
+        # Numbers whose time has come, and lists of them that are tried apart from the others, in
+        # turn with these.
         self._due: deque[int] = deque()
         self._apart: deque[list[int]] = deque()
-        # Those whose topic is not there yet.
-        self._waiting: list[int] = []
+        self._is_apart_next = True
+        # Those whose topic takes nothing now.
+        self._waiting: dict[str, list[int]] = {}
         # What a topic said that refused an entry for good.
         self._refused: dict[int, tuple[str, str]] = {}
         self._reset(now_ms)
@@ -137,7 +145,12 @@ class Book:
                 continue
             if writer == self.writer:
                 continue
-            folded, gone = self._machine.fold(entry, new)
+            try:
+                folded, gone = self._machine.fold(entry, new)
+            except Exception:
+                # A newer version's, maybe; one odd record must not hold all that come after it.
+                _log.exception("a state record of %s is passed over", id)
+                continue
             if entry is not None and folded is not None and entry.place == folded.place == place:
                 # An owner has written it anew: the newest body counts.
                 folded = folded._replace(body=new.body)
@@ -154,9 +167,11 @@ class Book:
         if len(self._gone) > GONE_MAX:
             plan.gone = list(islice(self._gone, GONE_MAX))
             return plan
-        if self._apart:
+        if self._apart and (self._is_apart_next or not self._due):
+            self._is_apart_next = False
             self._add(plan, self._apart.popleft(), now_ms, verdict)
         else:
+            self._is_apart_next = True
             size = 0
             while self._due and len(plan.items) < most and size < BYTES_MAX:
                 count = min(CHUNK, most - len(plan.items), len(self._due))
@@ -174,7 +189,7 @@ class Book:
         if not self._gone:
             self._gone_since_ms = None
         self._echoes.update(plan.deleted)
-        self._shelf.remove([held.seq for held, _ in plan.items])
+        self._remove([held.seq for held, _ in plan.items])
         again = [
             action.entry._replace(also=()) for _, action in plan.items if action.entry is not None
         ]
@@ -185,25 +200,28 @@ class Book:
         """The plan came to nothing, by nobody's fault: it is due as before."""
         self._due.extendleft(held.seq for held, _ in reversed(plan.items))
 
-    def split(self, plan: Plan, reason: str) -> None:
-        """The plan came to nothing because of something in it: find out by halves."""
-        seqs = [held.seq for held, _ in plan.items]
-        if len(seqs) <= 1:
-            if not seqs:
-                return
-            sends = plan.items[0][1].send
-            self._refused[seqs[0]] = (sends[-1].topic if sends else "", reason)
-            self._apart.append(seqs)
-            return
-        # Those that share a topic share its fate.
-        seqs.sort(key=dict(_topics(plan)).__getitem__)
-        middle = len(seqs) // 2
-        self._apart.extend((seqs[:middle], seqs[middle:]))
+    def suspect(self, plan: Plan, suspects: Mapping[int, str]) -> None:
+        """The plan came to nothing by some of these items, for a reason; the others are due.
 
-    def look_again(self) -> None:
-        """Plan anew what had to wait for its topic."""
-        self._due.extend(self._waiting)
-        self._waiting.clear()
+        One that is suspected alone is refused; several are tried by halves, apart from the others.
+        """
+        others = [held.seq for n, (held, _) in enumerate(plan.items) if n not in suspects]
+        # Those that share a topic share its fate.
+        chosen = sorted((_topic(plan.items[n][1]), n) for n in suspects)
+        seqs = [plan.items[n][0].seq for _, n in chosen]
+        if len(seqs) == 1:
+            [(topic, n)] = chosen
+            self._refused[seqs[0]] = (topic, suspects[n])
+            others = seqs + others
+        else:
+            middle = len(seqs) // 2
+            self._apart.extend((seqs[:middle], seqs[middle:]))
+        self._due.extendleft(reversed(others))
+
+    def look_again(self, must_wait: Callable[[str], bool]) -> None:
+        """Plan anew what had to wait for a topic that takes records now, or never will."""
+        for topic in [topic for topic in self._waiting if not must_wait(topic)]:
+            self._due.extend(self._waiting.pop(topic))
 
     def next_ms(self, now_ms: int) -> int:
         """When to plan again, as far as can be seen now."""
@@ -231,25 +249,36 @@ class Book:
                 self._schedule(held.entry.due_ms, held.seq)
                 continue
             try:
-                action = self._action(held, now_ms, verdict)
-            except Wait:
-                self._waiting.append(held.seq)
+                action = self._machine.act(held.entry, now_ms)
+                refusal = self._refusal(held, action, verdict)
+                if refusal is not None:
+                    action = self._machine.refused(held.entry, *refusal, now_ms)
+                    for outgoing in action.send:
+                        if verdict(outgoing) is not None:
+                            raise Wait(outgoing.topic)
+                    plan.letters.add(len(plan.items))
+            except Wait as wait:
+                self._waiting.setdefault(wait.topic, []).append(held.seq)
+                continue
+            except Exception:
+                # It stays in the state; who comes next, maybe a newer version, tries again.
+                _log.exception("nothing can be done for %s", held.entry.id)
                 continue
             plan.items.append((held, action))
             size += len(held.entry.body)
         return size
 
-    def _action(self, held: Held, now_ms: int, verdict: Verdict) -> Action:
-        entry = held.entry
-        refused = self._refused.pop(held.seq, None)
-        if refused is not None:
-            return self._machine.refused(entry, *refused, now_ms)
-        action = self._machine.act(entry, now_ms)
+    def _refusal(self, held: Held, action: Action, verdict: Verdict) -> tuple[str, str] | None:
+        """The topic that never takes what an action sends, and what it says."""
+        known = self._refused.get(held.seq)
         for outgoing in action.send:
+            # What was refused may have been decided otherwise since, and go elsewhere.
+            if known is not None and outgoing.topic == known[0]:
+                return known
             reason = verdict(outgoing)
             if reason is not None:
-                return self._machine.refused(entry, outgoing.topic, reason, now_ms)
-        return action
+                return outgoing.topic, reason
+        return None
 
     def _without(self, entry: Entry | None, id: str, place: Place) -> Entry | None:
         """What is left of an entry when one of its records is deleted."""
@@ -280,10 +309,16 @@ class Book:
                 if entry.due_ms != held.entry.due_ms:
                     self._schedule(entry.due_ms, held.seq)
         if removed:
-            self._shelf.remove(removed)
+            self._remove(removed)
         if changed:
             self._shelf.update(changed, self._horizon)
         self._put(new)
+
+    def _remove(self, seqs: Sequence[int]) -> None:
+        self._shelf.remove(seqs)
+        if self._refused:
+            for seq in seqs:
+                self._refused.pop(seq, None)
 
     def _put(self, new: Sequence[Entry]) -> None:
         if new:
@@ -329,5 +364,5 @@ class Book:
         return now_ms - self._gone_since_ms >= GONE_MS
 
 
-def _topics(plan: Plan) -> Sequence[tuple[int, str]]:
-    return [(held.seq, action.send[-1].topic if action.send else "") for held, action in plan.items]
+def _topic(action: Action) -> str:
+    return action.send[-1].topic if action.send else ""

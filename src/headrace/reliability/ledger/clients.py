@@ -8,14 +8,17 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 
 from headrace.client.settings import translate
-from headrace.reliability.ledger.topics import RECORD_BYTES_MAX
+from headrace.reliability.ledger.topics import DEAD_BYTES_MAX
 from headrace.reliability.parts import Parts
 
 # How soon a dead instance's partitions go to another, and how long a living one may be silent.
 SESSION_MS = 10_000
 SILENCE_MS = 60_000
 # What a dead instance left open is ended by its successor, or by the broker after this.
-TRANSACTION_MS = 15_000
+TRANSACTION_MS = 20_000
+# A record that a topic does not take holds its transaction for so long, and no longer: well below
+# the time after which the broker ends the transaction, which nobody could go on from.
+MESSAGE_MS = 5_000
 OPERATION_SECONDS = 20.0
 
 
@@ -50,10 +53,10 @@ def producer(settings: Mapping[str, Any], transactional_id: str) -> Producer:
         "enable.idempotence": True,
         # One transaction has many records, and its commit does not wait for more.
         "linger.ms": 5,
-        "message.max.bytes": RECORD_BYTES_MAX,
+        "message.max.bytes": DEAD_BYTES_MAX,
         "partitioner": "murmur2_random",
     }
-    usual = {"transaction.timeout.ms": TRANSACTION_MS}
+    usual = {"transaction.timeout.ms": TRANSACTION_MS, "message.timeout.ms": MESSAGE_MS}
     made = Producer({**usual, **_of_kind(settings, "producer"), **own})
     patiently(made.init_transactions)
     return made
@@ -72,25 +75,37 @@ def patiently(operation: Any) -> None:
     raise last
 
 
+def is_record_fault(error: KafkaError) -> bool:
+    """Whether a record is at fault, or another one of its batch."""
+    return error.code() in _RECORD_FAULTS
+
+
+def is_topic_fault(error: KafkaError) -> bool:
+    """Whether a topic takes nothing from us, whatever it is."""
+    return error.code() in _TOPIC_FAULTS
+
+
 def is_passing(error: KafkaError) -> bool:
     """Whether it is the brokers' state that is wrong, and nothing that was sent."""
-    return error.code() not in _LASTING
+    return not is_record_fault(error) and not is_topic_fault(error)
 
 
-# What a topic or record is at fault for, as the client or the broker says it.
-_LASTING = frozenset(
+# As the client or the broker says it.
+_RECORD_FAULTS = frozenset(
     {
         KafkaError.MSG_SIZE_TOO_LARGE,
+        KafkaError.RECORD_LIST_TOO_LARGE,
         KafkaError.INVALID_MSG,
         KafkaError.INVALID_RECORD,
+        KafkaError.INVALID_TIMESTAMP,
+        KafkaError._INVALID_ARG,
+    }
+)
+_TOPIC_FAULTS = frozenset(
+    {
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
         KafkaError.TOPIC_EXCEPTION,
         KafkaError.POLICY_VIOLATION,
-        KafkaError.INVALID_TIMESTAMP,
-        KafkaError.TOPIC_AUTHORIZATION_FAILED,
-        KafkaError.UNKNOWN_TOPIC_OR_PART,
-        KafkaError._UNKNOWN_TOPIC,
-        KafkaError._UNKNOWN_PARTITION,
-        KafkaError._INVALID_ARG,
     }
 )
 

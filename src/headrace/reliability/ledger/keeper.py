@@ -19,14 +19,15 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from headrace.reliability.alarms import Alarms
 from headrace.reliability.clock import Clock, SystemClock
-from headrace.reliability.ledger import clients
 from headrace.reliability.ledger.book import Plan
 from headrace.reliability.ledger.machine import Machine
 from headrace.reliability.ledger.owned import Owned
 from headrace.reliability.ledger.reading import Reader
+from headrace.reliability.ledger.settling import settle
 from headrace.reliability.ledger.stats import Stats
 from headrace.reliability.ledger.targets import LOOK_SECONDS, Targets
 from headrace.reliability.ledger.topics import Names
+from headrace.reliability.ledger.writer import Writer
 
 BATCH_RECORDS = 5_000
 POLL_SECONDS = 0.1
@@ -37,9 +38,6 @@ GATHER_SECONDS = 0.04
 # Entries of one transaction.
 ACTIONS_MAX = 2_000
 OFFSETS_SECONDS = 20.0
-# How long a partition rests after a transaction came to nothing, growing while it goes on.
-REST_SECONDS = 0.1
-REST_SECONDS_MAX = 5.0
 
 _log = logging.getLogger("headrace.ledger")
 
@@ -73,7 +71,7 @@ class Keeper:
         """Own and act until it is stopped; a failure gives all partitions up."""
         names = self._names
         self._admin = admin
-        self._targets = Targets(admin, (names.input, names.state, names.dead))
+        self._targets = Targets(admin, names)
         self._look_at = 0.0
         own, give_up = self._own, self._give_up
         reader = Reader(self._settings, names.state, own, give_up, OFFSET_BEGINNING)
@@ -97,7 +95,7 @@ class Keeper:
     def _own(self, numbers: Sequence[int]) -> None:
         for number in numbers:
             # First the fence: from here on no older owner can end a transaction.
-            producer = clients.producer(self._settings, self._names.keeper_id(number))
+            producer = Writer(self._settings, self._names.keeper_id(number))
             writer = secrets.randbelow(1 << 63) + 1
             now_ms = self._clock.now_ms()
             self._owned[number] = Owned(
@@ -143,7 +141,7 @@ class Keeper:
         if now_s >= self._look_at:
             self._look_at = now_s + LOOK_SECONDS
             for owned in self._owned.values():
-                owned.book.look_again()
+                owned.book.look_again(self._targets.must_wait)
         now_ms = self._clock.now_ms()
         begun: list[tuple[Owned, Plan]] = []
         for owned in self._owned.values():
@@ -157,25 +155,21 @@ class Keeper:
             self._end(owned, plan)
 
     def _end(self, owned: Owned, plan: Plan) -> None:
-        cause = owned.commit()
-        if cause is None:
-            owned.rest_s = REST_SECONDS
+        failed = owned.commit()
+        if failed is None:
+            self._targets.worked(outgoing.topic for outgoing in plan.sends)
             for name, text in owned.book.done(plan):
                 self._alarms.ring(name, text)
             self._stats.acted += len(plan.items)
             self._stats.transactions += 1
             return
+        where = failed.records[0].topic if failed.records else "a topic"
         _log.warning(
-            "%s/%d: a transaction came to nothing: %s", self._names.state, owned.number, cause
-        )
-        for outgoing in plan.sends:
-            self._targets.doubt(outgoing.topic)
-        if clients.is_passing(cause):
-            owned.book.put_back(plan)
-            owned.rest_until = time.monotonic() + owned.rest_s
-            owned.rest_s = min(2 * owned.rest_s, REST_SECONDS_MAX)
-        else:
-            owned.book.split(plan, cause.str())
+            "%s/%d: a transaction came to nothing, %s: %s",
+            self._names.state, owned.number, where, failed.cause.str(),
+        )  # fmt: skip
+        if settle(owned.book, self._targets, plan, failed, self._names):
+            owned.rest(time.monotonic())
 
     def _wait_s(self) -> float:
         now_ms, now_s = self._clock.now_ms(), time.monotonic()

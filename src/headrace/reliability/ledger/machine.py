@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
+from headrace.client.making_topics import NeededTopic
 from headrace.reliability.message import Message
 
 # Later than any time that a command may name.
@@ -59,8 +60,8 @@ class Outgoing(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: Headers = ()
-    # Whether its topic is to be made where it is missing, whatever the broker does by itself.
-    make: bool = False
+    # How its topic is made where it is missing, whatever the broker does by itself.
+    make: NeededTopic | None = None
 
 
 class Action(NamedTuple):

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, Producer
-
-from headrace.reliability.ledger import clients
 from headrace.reliability.ledger.book import Book, Plan
 from headrace.reliability.ledger.cache import Cache
 from headrace.reliability.ledger.machine import Machine
+from headrace.reliability.ledger.writer import Failed, Writer
 
-FULL_SECONDS = 0.05
+# How long it rests after a transaction came to nothing, growing while it goes on.
+REST_SECONDS = 0.1
+REST_SECONDS_MAX = 5.0
 
 
 class Owned:
@@ -22,26 +22,26 @@ class Owned:
     def __init__(
         self,
         number: int,
-        producer: Producer,
+        producer: Writer,
         machine: Machine,
         writer: int,
         now_ms: int,
         cache_dir: Path | None,
     ) -> None:
         self.number = number
-        self.producer = producer
+        self._producer = producer
         self.until = -1
         self.position = 0
         self.is_caught_up = False
         self.rest_until = 0.0
-        self.rest_s = 0.1
+        self._rest_s = REST_SECONDS
         self._cache = Cache.in_file(cache_dir)
         self.book = Book(machine, self._cache, writer, now_ms)
-        self._failures: list[KafkaError] = []
 
     def close(self) -> None:
         """Forget it; what is open is for the next owner to abort."""
         self._cache.close()
+        self._producer.close()
 
     def enter(self, records: Sequence[Any]) -> None:
         """Enter records in their order; those that were read before are passed over."""
@@ -58,50 +58,25 @@ class Owned:
 
     def begin(self, plan: Plan, state_topic: str) -> None:
         """Send all that a plan writes, in a transaction of its own."""
-        self._failures.clear()
-        self.producer.begin_transaction()
-        try:
-            for outgoing in plan.sends:
-                headers = list(outgoing.headers)
-                self._send(outgoing.topic, outgoing.value, outgoing.key, -1, headers)
-            for key, value in plan.writes(self.book.writer):
-                self._send(state_topic, value, key, self.number, None)
-        except KafkaException as problem:
-            self._failures.append(problem.args[0])
+        producer = self._producer
+        producer.begin()
+        for tag, (_, action) in enumerate(plan.items):
+            for topic, key, value, headers, _ in action.send:
+                producer.send(topic, value, key, headers=headers, tag=tag)
+        for written, value in plan.writes(self.book.writer):
+            producer.send(state_topic, value, written, partition=self.number)
 
-    def commit(self) -> KafkaError | None:
+    def commit(self) -> Failed | None:
         """Commit what was begun; if that is refused, abort it and say why.
 
         KafkaException if nobody knows, or if another owns the partition now.
         """
-        try:
-            if not self._failures:
-                clients.patiently(self.producer.commit_transaction)
-                return None
-        except KafkaException as problem:
-            error: KafkaError = problem.args[0]
-            if error.fatal() or not error.txn_requires_abort():
-                raise
-            self._failures.append(error)
-        clients.patiently(self.producer.abort_transaction)
-        lasting = (error for error in self._failures if not clients.is_passing(error))
-        return next(lasting, self._failures[0])
+        failed = self._producer.commit()
+        if failed is None:
+            self._rest_s = REST_SECONDS
+        return failed
 
-    def _send(
-        self,
-        topic: str,
-        value: bytes | None,
-        key: bytes | None,
-        partition: int,
-        headers: list[tuple[str, bytes | None]] | None,
-    ) -> None:
-        while True:
-            try:
-                self.producer.produce(topic, value, key, partition, self._reported, headers=headers)
-                return
-            except BufferError:
-                self.producer.poll(FULL_SECONDS)
-
-    def _reported(self, error: KafkaError | None, _message: Any) -> None:
-        if error is not None:
-            self._failures.append(error)
+    def rest(self, now_s: float) -> None:
+        """Let it be for a while."""
+        self.rest_until = now_s + self._rest_s
+        self._rest_s = min(2 * self._rest_s, REST_SECONDS_MAX)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from headrace.client.making_topics import (
@@ -18,8 +20,18 @@ from headrace.client.settings import Settings
 INPUT_PARTITIONS = 1
 # As many instances can share the deliveries.
 STATE_PARTITIONS = 4
-# Larger than what an input topic takes by default: a record grows a little on its way.
-RECORD_BYTES_MAX = 10_485_760
+# Far more than an input topic takes by default, since a record grows a little on its way; still
+# within a segment of the state and within what brokers and clients take in one request.
+RECORD_BYTES_MAX = 52_428_800
+# A dead letter also says why.
+DEAD_BYTES_MAX = RECORD_BYTES_MAX + 1_048_576
+
+_NOT_ALLOWED = (
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+)
+
+_log = logging.getLogger("headrace.ledger")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +74,14 @@ def needed_topics(
         "min.cleanable.dirty.ratio": "0.3",
         # Longer than a rebuild takes; every delivery leaves a deletion behind for so long.
         "delete.retention.ms": "600000",
-        "max.message.bytes": str(RECORD_BYTES_MAX),
     }
+    # Whoever made them: what a topic refuses could go nowhere.
+    state_must = {"cleanup.policy": "compact", "max.message.bytes": str(RECORD_BYTES_MAX)}
+    dead_must = {"max.message.bytes": str(DEAD_BYTES_MAX)}
     return [
         commands_topic(names.input, input_partitions),
-        NeededTopic(names.state, state_partitions, state, {"cleanup.policy": "compact"}),
-        NeededTopic(names.dead, 1, {"max.message.bytes": str(RECORD_BYTES_MAX)}),
+        NeededTopic(names.state, state_partitions, state, state_must),
+        NeededTopic(names.dead, 1, must=dead_must),
     ]
 
 
@@ -79,5 +93,10 @@ def ensure_topics(
 ) -> AdminClient:
     """Make the topics of a service where they are missing; the client that did it."""
     admin = admin_client(shared_settings(settings))
-    make_topics(admin, needed_topics(service, input_partitions, state_partitions))
+    try:
+        make_topics(admin, needed_topics(service, input_partitions, state_partitions))
+    except KafkaException as problem:
+        if problem.args[0].code() not in _NOT_ALLOWED:
+            raise
+        _log.warning("the topics of %s are taken as they are: %s", service, problem.args[0].str())
     return admin
