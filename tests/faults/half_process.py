@@ -18,6 +18,7 @@ from typing import Any
 
 from tests.faults.steps import Step
 
+from headrace.cli.signals import on_stop
 from headrace.reliability.app import App
 from headrace.reliability.half.half import Half
 from headrace.reliability.half.limits import HalfLimits
@@ -158,7 +159,7 @@ def main() -> None:
     death = Death(config)
     death.install()
     stop = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    on_stop(stop.set)
     if config.role == "service":
         settings = {"bootstrap.servers": config.bootstrap, **config.settings}
         service = half_service(settings, limits=LIMITS)

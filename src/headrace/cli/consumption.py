@@ -8,7 +8,7 @@ import select
 import signal
 import sys
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NoReturn
 
 from headrace.cli.connection import client_errors
 from headrace.cli.errors import CliError
@@ -47,6 +47,11 @@ class Consumption:
         self._ends: dict[Key, int] = {}
         self._printed = 0
         self._done = options.count == 0
+
+    def interrupt(self, *_: object) -> NoReturn:
+        """A signal: end now, or with the next look where the library swallows the exception."""
+        self._done = True
+        raise KeyboardInterrupt
 
     def begin(self) -> None:
         """Join the group, or take the partitions and positions that were asked for."""
@@ -107,7 +112,7 @@ class Consumption:
 
     def _finish(self, key: Key) -> None:
         self._open.discard(key)
-        self._done = not self._open
+        self._done = self._done or not self._open
 
     def _assigned(self, _consumer: Any, partitions: list[Any]) -> None:
         self._open |= {(partition.topic, partition.partition) for partition in partitions}
@@ -138,12 +143,13 @@ def run_consume(options: ConsumeOptions, config: dict[str, Any], bootstrap: str)
     """Print records; a closed pipe, Ctrl-C and SIGTERM end it quietly, offsets committed."""
     from confluent_kafka import Consumer
 
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     out = sys.stdout.buffer
     with client_errors(bootstrap), quiet_pipe(), contextlib.suppress(KeyboardInterrupt):
         consumer = Consumer(config)
         try:
             consumption = Consumption(options, consumer, out)
+            for number in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(number, consumption.interrupt)
             consumption.begin()
             consumption.run()
         finally:

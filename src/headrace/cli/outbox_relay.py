@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import signal
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,6 +14,7 @@ from headrace.cli.connection import BootstrapOption, PropertyOption, check_reach
 from headrace.cli.durations import parse_duration_ms
 from headrace.cli.errors import CliError
 from headrace.cli.pairs import parse_pairs, split_address
+from headrace.cli.signals import on_stop
 from headrace.cli.stores import StoreOption, open_cli_store
 
 if TYPE_CHECKING:
@@ -71,8 +71,7 @@ def relay(
     check_reachable(bootstrap)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
+    on_stop(stop.set)
     with contextlib.ExitStack() as stack:
         opened = stack.enter_context(open_cli_store(store, create=True))
         producer = stack.enter_context(Producer(of_producer, large=Large()))

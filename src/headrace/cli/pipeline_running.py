@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import logging
-import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from headrace.cli.connection import check_reachable
 from headrace.cli.errors import CliError
 from headrace.cli.loading import load_module
 from headrace.cli.pairs import parse_pairs
+from headrace.cli.signals import on_stop
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -85,8 +85,7 @@ def run_pipeline(
         )
         with home.held(), _progress_bar(to_end) as on_progress:
             runner = Runner(pipeline, start, home, window=window, on_progress=on_progress)
-            for number in (signal.SIGINT, signal.SIGTERM):
-                signal.signal(number, lambda *_: runner.request_stop())
+            on_stop(runner.request_stop)
             spark = open_session(pipeline.name, options.master, dict(_confs(options.conf)))
             _send_along(pipeline)
             try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
 import threading
 from enum import StrEnum
 from pathlib import Path
@@ -16,6 +15,7 @@ from headrace.cli.connection import BootstrapOption, PropertyOption
 from headrace.cli.durations import parse_duration_ms
 from headrace.cli.errors import CliError
 from headrace.cli.pairs import parse_pairs
+from headrace.cli.signals import on_stop
 from headrace.cli.stores import StoreOption
 
 if TYPE_CHECKING:
@@ -92,8 +92,7 @@ def service(
         lag_config=lag_config,
     )
     stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
+    on_stop(stop.set)
     try:
         services = _make(list(dict.fromkeys(names)), options)
     except HandlerError as error:

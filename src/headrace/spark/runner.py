@@ -71,7 +71,7 @@ class Runner:
         self._state_at_s = 0.0
 
     def request_stop(self) -> None:
-        """Let `run` end soon; may be called from a signal handler."""
+        """Let `run` end soon; for another thread than the one that runs it."""
         self._stopping.set()
 
     def run(self, spark: SparkSession) -> None:
