@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
-import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -159,12 +157,9 @@ class Bench:
         except generator.GeneratorError as error:
             progress.print(f"[red]error:[/] {error}", markup=True)
             return 1
-        if options.output == "json":
-            print(json.dumps(result, indent=2))
-        else:
-            versions = result["versions"]
-            out = Console(width=None if sys.stdout.isatty() else _TABLE_COLUMNS)
-            out.print(report.table(rows, versions["headrace"], versions["kafka"]))
+        versions = result["versions"]
+        shown = report.table(rows, versions["headrace"], versions["kafka"])
+        report.show(result, shown, options.output, _TABLE_COLUMNS)
         for doubt in result["doubts"]:
             progress.print(f"[yellow]doubtful:[/] {doubt}", soft_wrap=True)
         if options.write_docs:

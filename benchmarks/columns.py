@@ -164,13 +164,9 @@ class ColumnsBench(ABC):
         except BenchFailed as error:
             progress.print(f"[red]error:[/] {error}", soft_wrap=True)
             return 1
-        if options.output == "json":
-            print(json.dumps(result, indent=2))
-        else:
-            out = Console(width=None if sys.stdout.isatty() else _TABLE_COLUMNS)
-            out.print(self.table(result))
-            for column, why in self.left_out.items():
-                out.print(f"left out: {self.columns[column]}: {why}")
+        report.show(result, self.table(result), options.output, _TABLE_COLUMNS)
+        for column, why in self.left_out.items():
+            progress.print(f"[yellow]left out:[/] {self.columns[column]}: {why}", soft_wrap=True)
         if options.write_docs:
             generated = self.markdown(
                 result, " ".join([f"./headrace bench {self.name}", *arguments])

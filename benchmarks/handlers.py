@@ -217,11 +217,8 @@ class HandlersBench:
         except RivalFailed as error:
             progress.print(f"[red]error:[/] {error}", soft_wrap=True)
             return 1
-        if options.output == "json":
-            print(json.dumps(result, indent=2))
-        else:
-            out = Console(width=None if sys.stdout.isatty() else _TABLE_COLUMNS)
-            out.print(contest.table(rows, f"Handlers on {result['broker']}"))
+        shown = contest.table(rows, f"Handlers on {result['broker']}")
+        report.show(result, shown, options.output, _TABLE_COLUMNS)
         if options.write_docs:
             self.write_docs(rows, result, " ".join([f"./headrace bench {NAME}", *arguments]))
         return 0

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
 from rich.table import Table
 
 from benchmarks.figures import Figure, Row
@@ -35,6 +38,14 @@ def target_text(figure: Figure) -> str:
     sign = ">=" if figure.better == "higher" else "<="
     unit = "x" if figure.target.relative else f" {figure.unit}"
     return f"{sign} {figure.target.limit:g}{unit}"
+
+
+def show(result: Mapping[str, Any], shown: Table, output: str, columns: int) -> None:
+    """A bench's outcome on standard output; `columns` wide where that is not a terminal."""
+    if output == "json":
+        print(json.dumps(result, indent=2))
+    else:
+        Console(width=None if sys.stdout.isatty() else columns).print(shown)
 
 
 def table(rows: list[Row], own_title: str, peer_title: str) -> Table:

@@ -230,11 +230,7 @@ class SparkBench:
             return 1
         for what, why in result["left_out"].items():
             progress.print(f"[yellow]left out:[/] {what}: {why}", soft_wrap=True)
-        if options.output == "json":
-            print(json.dumps(result, indent=2))
-        else:
-            out = Console(width=None if sys.stdout.isatty() else _TABLE_COLUMNS)
-            out.print(table(result))
+        report.show(result, table(result), options.output, _TABLE_COLUMNS)
         if options.write_docs:
             command = " ".join([f"./headrace bench {NAME}", *arguments])
             PAGE.write_text(report.insert(PAGE.read_text(), NAME, markdown(result, command)))

@@ -75,16 +75,13 @@ class Delaying:
         """Where the commands of an id go, so that they keep their order."""
         if not self._has_topic:
             from headrace.client.making_topics import (
-                NeededTopic,
                 admin_client,
                 commands_topic,
                 make_topics,
                 shared_settings,
             )
 
-            # To correct a topic that is there is for the service, which has the right to.
-            needed = commands_topic(TOPIC)
-            needed = NeededTopic(TOPIC, needed.partitions, needed.must)
+            needed = commands_topic(TOPIC).unless_there
             make_topics(admin_client(shared_settings(self._settings)), [needed])
             self._has_topic = True
         return zlib.crc32(id.encode()) % self._partitions(TOPIC)

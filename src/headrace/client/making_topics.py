@@ -31,6 +31,11 @@ class NeededTopic:
     config: Mapping[str, str] = field(default_factory=dict)
     must: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def unless_there(self) -> NeededTopic:
+        """The same for a sender: to correct a topic that is there is for the service, which may."""
+        return NeededTopic(self.name, self.partitions, {**self.config, **self.must})
+
 
 def commands_topic(name: str, partitions: int = 1) -> NeededTopic:
     """The topic of a service's commands; its time is the broker's.

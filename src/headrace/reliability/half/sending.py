@@ -97,9 +97,7 @@ class HalfSender:
         producer = self._parts.producer
         with self._making:
             if not self._is_made:
-                # To correct a topic that is there is for the service, which has the right to.
-                topic = commands_topic(TOPIC)
-                self._make([NeededTopic(TOPIC, topic.partitions, topic.must)])
+                self._make([commands_topic(TOPIC).unless_there])
                 self._is_made = True
         # The commands of an id keep their order on one partition.
         partition = partition_of(id, producer.partitions(TOPIC))
