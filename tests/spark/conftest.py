@@ -23,12 +23,18 @@ __all__ = ["apache_kafka"]
 # A short life gains nothing from the optimising compiler.
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
 
+# Spark's way back to this process, by which it calls a foreachBatch function, waits with select(),
+# which knows no descriptor above 1,023; after a few thousand tests others may have taken those
+# below, and every stream would wait for ever. So some are kept for it while there are any.
+LOW_DESCRIPTORS = [os.open(os.devnull, os.O_RDONLY) for _ in range(4)]
+
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A local session on two cores that has found the source by itself."""
     if shutil.which("java") is None:
         pytest.skip("Java is not installed; Spark needs 17 or later")
+    from pyspark.java_gateway import ensure_callback_server_started
     from pyspark.sql import SparkSession
 
     # Whether ./test has put it first on the path or not.
@@ -48,6 +54,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("OFF")
+    while LOW_DESCRIPTORS:
+        os.close(LOW_DESCRIPTORS.pop())
+    ensure_callback_server_started(session.sparkContext._gateway)
     yield session
     session.stop()
 
