@@ -178,7 +178,7 @@ def test_a_transaction_of_a_partition_that_was_taken_away_is_not_begun(store: St
     def work(number: int, out: Output) -> None: ...
 
     spec = make_spec(work, ["t"], group="g", once="transaction")
-    parts = Parts(bootstrap="nowhere:1", store=store)
+    parts = Parts(bootstrap="127.0.0.1:1", store=store, given={"log_level": 0})
     transactions = KafkaTransactions(Execution(spec, parts), parts)
     with pytest.raises(Revoked):
         transactions.run([Message("t", 0, 1, None, b"1")], {("t", 0): (2, 0, 1)}, lambda: False)
