@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.apache_kafka import ApacheKafka
@@ -34,7 +34,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A local session on two cores that has found the source by itself."""
     if shutil.which("java") is None:
         pytest.skip("Java is not installed; Spark needs 17 or later")
-    from pyspark.java_gateway import ensure_callback_server_started
+    from pyspark import java_gateway
     from pyspark.sql import SparkSession
 
     # Whether ./test has put it first on the path or not.
@@ -56,7 +56,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session.sparkContext.setLogLevel("OFF")
     while LOW_DESCRIPTORS:
         os.close(LOW_DESCRIPTORS.pop())
-    ensure_callback_server_started(session.sparkContext._gateway)
+    start_way_back: Any = java_gateway.ensure_callback_server_started
+    start_way_back(session.sparkContext._gateway)
     yield session
     session.stop()
 

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -53,11 +54,13 @@ class LedgerService:
         self.stats = Stats()
         self._settings = settings
         self._options = options or LedgerOptions()
-        clock = clock or SystemClock()
-        self._intake = Intake(machine, settings, clock, self.stats)
-        self._keeper = Keeper(
-            machine, settings, clock, alarms or Alarms(), self.stats, self._options.cache_dir
+        clock, alarms = clock or SystemClock(), alarms or Alarms()
+        # A new one for each life: what a stuck one still does must not touch the next.
+        self._new_intake = partial(Intake, machine, settings, clock, self.stats)
+        self._new_keeper = partial(
+            Keeper, machine, settings, clock, alarms, self.stats, self._options.cache_dir
         )
+        self._intake, self._keeper = self._new_intake(), self._new_keeper()
         self._making = threading.Lock()
         self._admin: AdminClient | None = None
         self._lives = (
@@ -73,7 +76,7 @@ class LedgerService:
     def stop(self) -> None:
         """Finish the transactions at hand, leave the groups, end."""
         for lives in self._lives:
-            lives.stopping.set()
+            lives.ask_to_stop()
         for lives in self._lives:
             lives.stop(STOP_SECONDS)
 
@@ -96,10 +99,12 @@ class LedgerService:
         )
 
     def _take_in(self, stopping: threading.Event) -> None:
-        self._intake.live(stopping, self._topics())
+        self._intake = intake = self._new_intake()
+        intake.live(stopping, self._topics())
 
     def _keep(self, stopping: threading.Event) -> None:
-        self._keeper.live(stopping, self._topics())
+        self._keeper = keeper = self._new_keeper()
+        keeper.live(stopping, self._topics())
 
     def _topics(self) -> AdminClient:
         """Make the topics once; the admin client that the threads share."""
