@@ -6,13 +6,14 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from tests.apache_kafka import ApacheKafka
 from tests.client.kafkas import Kafka
 from tests.stores import apache_kafka
 
+from headrace.spark.way_back import check_way_back
 from headrace.testing import BrokerThread
 
 if TYPE_CHECKING:
@@ -34,7 +35,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A local session on two cores that has found the source by itself."""
     if shutil.which("java") is None:
         pytest.skip("Java is not installed; Spark needs 17 or later")
-    from pyspark import java_gateway
     from pyspark.sql import SparkSession
 
     # Whether ./test has put it first on the path or not.
@@ -56,8 +56,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session.sparkContext.setLogLevel("OFF")
     while LOW_DESCRIPTORS:
         os.close(LOW_DESCRIPTORS.pop())
-    start_way_back: Any = java_gateway.ensure_callback_server_started
-    start_way_back(session.sparkContext._gateway)
+    check_way_back(session)
     yield session
     session.stop()
 

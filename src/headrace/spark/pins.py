@@ -20,6 +20,7 @@ from headrace.spark.hadoop_files import HadoopFiles
 from headrace.spark.kept_rows import keep, may_change
 from headrace.spark.pipeline_errors import PlanChanged, SinkError
 from headrace.spark.sessions import activate
+from headrace.spark.way_back import by_batches
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -173,5 +174,5 @@ def exactly_once(
         writer = rows.repartition(tasks, *columns).writeStream.format("headrace").options(**options)
     else:
         # Spark lets sinks in Python take other modes than append only as batches of their own.
-        writer = rows.writeStream.foreachBatch(write)
+        writer = by_batches(rows, write)
     return writer.outputMode(output_mode).option("checkpointLocation", checkpoint)

@@ -13,6 +13,7 @@ from headrace.spark.pins import exactly_once
 from headrace.spark.pipeline_errors import PipelineError
 from headrace.spark.sinks import Folder, Table, Topic
 from headrace.spark.sql_batches import into_sql
+from headrace.spark.way_back import by_batches
 from headrace.spark.windows import records_per_batch, records_per_trigger
 
 if TYPE_CHECKING:
@@ -150,7 +151,7 @@ def _writer(rows: DataFrame, pipeline: Pipeline, start: Start) -> DataStreamWrit
             )
         else:
             write = into_parquet(output, partition_by=_partitions(sink, rows))
-        writer = rows.writeStream.foreachBatch(write)
+        writer = by_batches(rows, write)
         writer = writer.option("checkpointLocation", start.checkpoint)
         writer = writer.outputMode(pipeline.output_mode)
     return writer
