@@ -7,6 +7,7 @@ import secrets
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from headrace.reliability.ledger.settling import settle
 from headrace.reliability.ledger.stats import Stats
 from headrace.reliability.ledger.targets import LOOK_SECONDS, Targets
 from headrace.reliability.ledger.topics import Names
-from headrace.reliability.ledger.writer import Writer
+from headrace.reliability.ledger.writer import Failed, Writer
 
 BATCH_RECORDS = 5_000
 POLL_SECONDS = 0.1
@@ -38,6 +39,8 @@ GATHER_SECONDS = 0.04
 # Entries of one transaction.
 ACTIONS_MAX = 2_000
 OFFSETS_SECONDS = 20.0
+# Transactions that are committed at the same time.
+COMMITS_MAX = 8
 
 _log = logging.getLogger("headrace.ledger")
 
@@ -73,6 +76,7 @@ class Keeper:
         self._admin = admin
         self._targets = Targets(admin, names)
         self._look_at = 0.0
+        self._commits = ThreadPoolExecutor(COMMITS_MAX, f"headrace-{names.state}-commit")
         own, give_up = self._own, self._give_up
         reader = Reader(self._settings, names.state, own, give_up, OFFSET_BEGINNING)
         try:
@@ -90,6 +94,7 @@ class Keeper:
             self.ready.clear()
             self._give_up(list(self._owned))
             self._tell()
+            self._commits.shutdown()
             reader.close()
 
     def _own(self, numbers: Sequence[int]) -> None:
@@ -151,11 +156,13 @@ class Keeper:
                     owned.rest_until = now_s + GATHER_SECONDS
                     owned.begin(plan, self._names.state)
                     begun.append((owned, plan))
-        for owned, plan in begun:
-            self._end(owned, plan)
+        # A commit waits for the brokers: of several, all at the same time.
+        commits = [self._commits.submit(owned.commit) for owned, _ in begun]
+        wait(commits)
+        for (owned, plan), commit in zip(begun, commits, strict=True):
+            self._end(owned, plan, commit.result())
 
-    def _end(self, owned: Owned, plan: Plan) -> None:
-        failed = owned.commit()
+    def _end(self, owned: Owned, plan: Plan, failed: Failed | None) -> None:
         if failed is None:
             self._targets.worked(outgoing.topic for outgoing in plan.sends)
             for name, text in owned.book.done(plan):
