@@ -53,6 +53,11 @@ PICTURES = {
         "headrace.reliability.large.states:TABLE",
         "large.md",
     ),
+    "lag": Picture(
+        "States of a level of lag",
+        "headrace.reliability.lag.gate:TABLE",
+        "lag.md",
+    ),
     "dispatch": Picture(
         "States of a partition at its owner",
         "headrace.dispatch.states:TRANSITIONS",

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple
 
+from headrace.reliability.lag.gate import Gate, State
 from headrace.reliability.lag.places import PartitionLag, Standing
 
 
@@ -68,23 +69,6 @@ class Ladder:
 
 
 @dataclass(frozen=True, slots=True)
-class Gate:
-    """Whether one level is raised, and since when readings have said the opposite."""
-
-    is_raised: bool = False
-    doubted_ms: int | None = None
-
-    def step(self, is_doubted: bool, now_ms: int, after_ms: int) -> Gate:
-        """The gate after a reading; it turns when it was doubted for long enough, without a gap."""
-        if not is_doubted:
-            return Gate(self.is_raised)
-        since_ms = now_ms if self.doubted_ms is None else self.doubted_ms
-        if now_ms - since_ms >= after_ms:
-            return Gate(not self.is_raised)
-        return Gate(self.is_raised, since_ms)
-
-
-@dataclass(frozen=True, slots=True)
 class Gates:
     """The state of one group: a gate for each level; the highest that is raised counts."""
 
@@ -107,11 +91,15 @@ class Gates:
     @classmethod
     def at(cls, level: Level) -> Gates:
         """The state of a group that has been at a level."""
-        return cls(Gate(level >= Level.WARNING), Gate(level >= Level.CRITICAL))
+        down, raised = Gate(), Gate(State.RAISED)
+        return cls(
+            raised if level >= Level.WARNING else down,
+            raised if level >= Level.CRITICAL else down,
+        )
 
 
 def _step(gate: Gate, threshold: Threshold, reading: Reading, ladder: Ladder, now_ms: int) -> Gate:
     if gate.is_raised:
-        is_over = not reading.is_partial and not threshold.is_reached(reading, ladder.clear)
-        return gate.step(is_over, now_ms, ladder.fall_after_ms)
-    return gate.step(threshold.is_reached(reading), now_ms, ladder.rise_after_ms)
+        is_below = not reading.is_partial and not threshold.is_reached(reading, ladder.clear)
+        return gate.fall(is_below, now_ms, ladder.fall_after_ms)
+    return gate.rise(threshold.is_reached(reading), now_ms, ladder.rise_after_ms)
