@@ -13,6 +13,7 @@ from headrace.spark.decoder import Build, Unpacker, best_build, cuts
 from headrace.spark.errors import DataLoss, SourceUnreachable
 from headrace.spark.options import SourceOptions
 from headrace.spark.ranges import Range
+from headrace.spark.worker_memory import settle
 
 _log = logging.getLogger("headrace.spark")
 
@@ -48,6 +49,7 @@ def read_range(
                                 yield batch
                     # What was given out is not given out again if the rest is found deleted.
                     start = fetched.next_offset
+                settle()
                 return
             except OffsetOutOfRange as gone:
                 begin = gone.log_start_offset

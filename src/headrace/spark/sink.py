@@ -25,6 +25,7 @@ from headrace.spark.markers import is_written, marker_name
 from headrace.spark.pipeline_errors import SinkError
 from headrace.spark.sink_options import SinkOptions, check_columns, read_options
 from headrace.spark.sink_rows import by_topic
+from headrace.spark.worker_memory import settle
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -137,6 +138,7 @@ def write_once(
         for topic, part in chain([first], parts):
             transaction.send(topic, part)
         transaction.commit(first[0], batch)
+        settle()
         return Written(task, transaction.sent, is_repeat=False)
 
 
