@@ -8,7 +8,9 @@ import threading
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from headrace.reliability.delay.service import delay_service
 from headrace.reliability.ledger import lives as module
+from headrace.reliability.ledger import service as service_module
 from headrace.reliability.ledger.lives import Lives
 
 SECONDS = 10.0
@@ -90,3 +92,10 @@ def test_a_life_that_is_stuck_is_left_behind(caplog: pytest.LogCaptureFixture) -
     lives.stop(SECONDS)
     assert begun == 2
     assert "worker is stuck in its client" in caplog.text
+
+
+def test_each_life_has_an_admin_client_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    # librdkafka's list_offsets refuses with FENCED_LEADER_EPOCH for ever after some restarts.
+    monkeypatch.setattr(service_module, "ensure_topics", lambda *_: object())
+    service = delay_service({"bootstrap.servers": "127.0.0.1:1"})
+    assert service._topics() is not service._topics()

@@ -62,7 +62,6 @@ class LedgerService:
         )
         self._intake, self._keeper = self._new_intake(), self._new_keeper()
         self._making = threading.Lock()
-        self._admin: AdminClient | None = None
         self._lives = (
             Lives(f"headrace-{machine.name}-intake", self._take_in),
             Lives(f"headrace-{machine.name}-keeper", self._keep),
@@ -107,11 +106,12 @@ class LedgerService:
         keeper.live(stopping, self._topics())
 
     def _topics(self) -> AdminClient:
-        """Make the topics once; the admin client that the threads share."""
+        """Make the topics where they are missing; an admin client for one life.
+
+        For one only: after brokers have died, librdkafka may believe in an old leader for ever.
+        """
+        options = self._options
         with self._making:
-            if self._admin is None:
-                options = self._options
-                self._admin = ensure_topics(
-                    self._settings, self.name, options.input_partitions, options.state_partitions
-                )
-            return self._admin
+            return ensure_topics(
+                self._settings, self.name, options.input_partitions, options.state_partitions
+            )
