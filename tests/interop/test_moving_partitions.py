@@ -27,7 +27,7 @@ from headrace.protocol.api.alter_replica_log_dirs import (
 )
 from headrace.protocol.errors import ErrorCode
 
-WAIT_SECONDS = 60.0
+WAIT_SECONDS = 150.0
 PARTITIONS = 3
 
 

@@ -20,14 +20,15 @@ def as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def test_only_a_task_settles_its_process_and_only_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Other threads may let go of something meanwhile, so the count may fall by itself.
     before = gc.get_freeze_count()
     settle()
-    assert gc.get_freeze_count() == before
+    assert gc.get_freeze_count() <= before
     monkeypatch.setattr(TaskContext, "get", object)
     settle()
     settled = gc.get_freeze_count()
     assert settled > before
     kept = [[number] for number in range(1_000)]
     settle()
-    assert gc.get_freeze_count() == settled
+    assert gc.get_freeze_count() <= settled
     assert len(kept) == 1_000
