@@ -59,17 +59,17 @@ class Gate:
         """The gate of a level that is not raised, after a reading."""
         if not is_reached:
             return self._to(Event.NOT_REACHED, now_ms)
-        is_long = self._since(State.RISING, now_ms, after_ms)
+        is_long = self._has_been(State.RISING, now_ms, after_ms)
         return self._to(Event.REACHED_LONG if is_long else Event.REACHED, now_ms)
 
     def fall(self, is_below: bool, now_ms: int, after_ms: int) -> Gate:
         """The gate of a level that is raised, after a reading."""
         if not is_below:
             return self._to(Event.NOT_BELOW, now_ms)
-        is_long = self._since(State.FALLING, now_ms, after_ms)
+        is_long = self._has_been(State.FALLING, now_ms, after_ms)
         return self._to(Event.BELOW_LONG if is_long else Event.BELOW, now_ms)
 
-    def _since(self, turning: State, now_ms: int, after_ms: int) -> bool:
+    def _has_been(self, turning: State, now_ms: int, after_ms: int) -> bool:
         since_ms = self.since_ms if self.state is turning else now_ms
         return now_ms - since_ms >= after_ms
 

@@ -76,14 +76,14 @@ class Lives:
         pause_s = PAUSE_SECONDS
         while not self.stopping.is_set():
             began = monotonic()
-            if self._ended_well():
+            if self._run_one():
                 continue
             pause_s = PAUSE_SECONDS if monotonic() - began > GOOD_SECONDS else pause_s
             self.stopping.wait(pause_s)
             pause_s = min(2 * pause_s, PAUSE_SECONDS_MAX)
 
-    def _ended_well(self) -> bool:
-        """Run one life."""
+    def _run_one(self) -> bool:
+        """Run one life; whether it ended well."""
         stopping = self._life_stopping = Stopping()
         problems: list[BaseException] = []
 

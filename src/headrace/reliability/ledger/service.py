@@ -12,6 +12,7 @@ from typing import Any
 
 from confluent_kafka.admin import AdminClient
 
+from headrace.client.making_topics import admin_client, shared_settings
 from headrace.reliability.alarms import Alarms
 from headrace.reliability.clock import Clock, SystemClock
 from headrace.reliability.ledger.intake import Intake
@@ -62,6 +63,7 @@ class LedgerService:
         )
         self._intake, self._keeper = self._new_intake(), self._new_keeper()
         self._making = threading.Lock()
+        self._has_topics = False
         self._lives = (
             Lives(f"headrace-{machine.name}-intake", self._take_in),
             Lives(f"headrace-{machine.name}-keeper", self._keep),
@@ -99,19 +101,21 @@ class LedgerService:
 
     def _take_in(self, stopping: threading.Event) -> None:
         self._intake = intake = self._new_intake()
-        intake.live(stopping, self._topics())
+        intake.live(stopping, self._new_admin())
 
     def _keep(self, stopping: threading.Event) -> None:
         self._keeper = keeper = self._new_keeper()
-        keeper.live(stopping, self._topics())
+        keeper.live(stopping, self._new_admin())
 
-    def _topics(self) -> AdminClient:
-        """Make the topics where they are missing; an admin client for one life.
+    def _new_admin(self) -> AdminClient:
+        """An admin client for one life; the first makes the topics.
 
         For one only: after brokers have died, librdkafka may believe in an old leader for ever.
         """
+        admin = admin_client(shared_settings(self._settings))
         options = self._options
         with self._making:
-            return ensure_topics(
-                self._settings, self.name, options.input_partitions, options.state_partitions
-            )
+            if not self._has_topics:
+                ensure_topics(admin, self.name, options.input_partitions, options.state_partitions)
+                self._has_topics = True
+        return admin

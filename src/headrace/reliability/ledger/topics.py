@@ -10,12 +10,9 @@ from confluent_kafka.admin import AdminClient
 
 from headrace.client.making_topics import (
     NeededTopic,
-    admin_client,
     commands_topic,
     make_topics,
-    shared_settings,
 )
-from headrace.client.settings import Settings
 
 INPUT_PARTITIONS = 1
 # As many instances can share the deliveries.
@@ -86,17 +83,15 @@ def needed_topics(
 
 
 def ensure_topics(
-    settings: Settings,
+    admin: AdminClient,
     service: str,
     input_partitions: int = INPUT_PARTITIONS,
     state_partitions: int = STATE_PARTITIONS,
-) -> AdminClient:
-    """Make the topics of a service where they are missing; the client that did it."""
-    admin = admin_client(shared_settings(settings))
+) -> None:
+    """Make the topics of a service where they are missing."""
     try:
         make_topics(admin, needed_topics(service, input_partitions, state_partitions))
     except KafkaException as problem:
         if problem.args[0].code() not in _NOT_ALLOWED:
             raise
         _log.warning("the topics of %s are taken as they are: %s", service, problem.args[0].str())
-    return admin
