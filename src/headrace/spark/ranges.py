@@ -47,10 +47,10 @@ def admit(start: Mapping[Place, int], latest: Mapping[Place, int], records_max: 
             # Nothing new, or a partition that was made anew: the plan finds out.
             end[place] = latest[place]
             continue
-        share = records_max * size / total
-        # A partition that waits gets on, however little of the whole it has.
-        step = math.ceil(share) if share < 1 else math.floor(share)
-        end[place] = latest[place] - size + min(size, step)
+        # Rounded up: a partition that waits gets on, however little of the whole it has, and no
+        # trigger is left over for the last few records.
+        share = math.ceil(records_max * size / total)
+        end[place] = latest[place] - size + min(size, share)
     return end
 
 
