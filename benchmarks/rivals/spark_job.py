@@ -56,25 +56,14 @@ def main(job: Job) -> None:
 
 
 def _session(jars: list[str]) -> Any:
-    from pyspark.sql import SparkSession
-
-    from headrace.spark import register
+    from headrace.spark import open_session
 
     settings = {
-        "spark.ui.enabled": "false",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.memory": "2g",
         "spark.sql.shuffle.partitions": "2",
         "spark.driver.extraClassPath": ":".join(jars),
     }
-    builder = SparkSession.builder.master(LOCAL).appName("headrace bench")
-    for name, value in settings.items():
-        builder = builder.config(name, value)
-    session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
-    register(session)
-    return session
+    return open_session("bench", LOCAL, settings)
 
 
 def _sums(frame: Any) -> tuple[int, int]:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from headrace.spark.parquet_batches import into_parquet
     from headrace.spark.pins import exactly_once
     from headrace.spark.pipeline_errors import PipelineError, SinkError
+    from headrace.spark.sessions import open_session
     from headrace.spark.sinks import Folder, Table, Topic
     from headrace.spark.source import HeadraceSource, register
     from headrace.spark.sql_batches import into_sql
@@ -43,6 +44,7 @@ __all__ = [
     "latest_by_key",
     "live_folder",
     "live_topic",
+    "open_session",
     "pipeline",
     "register",
 ]
@@ -71,6 +73,7 @@ _HOMES = {
     "latest_by_key": "headrace.spark.frames",
     "live_folder": "headrace.spark.aliases",
     "live_topic": "headrace.spark.aliases",
+    "open_session": "headrace.spark.sessions",
     "pipeline": "headrace.spark.definitions",
     "register": "headrace.spark.source",
 }

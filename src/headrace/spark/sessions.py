@@ -1,11 +1,17 @@
-"""Spark sessions for pipelines: on this machine unless a master is named."""
+"""Spark sessions for pipelines: on this machine unless a master is named.
+
+They are set so that Spark's Python processes start and answer quickly; docs/spark.md says how.
+"""
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
+from headrace.spark.light_home import light_home
 from headrace.spark.pipeline_errors import PipelineError
 
 if TYPE_CHECKING:
@@ -13,9 +19,12 @@ if TYPE_CHECKING:
 
 # All cores; a task whose Python process died is tried again, as on a cluster.
 LOCAL = "local[*,4]"
+PYTHON = "spark.pyspark.python"
 
 
-def open_session(name: str, master: str | None, settings: Mapping[str, str]) -> SparkSession:
+def open_session(
+    name: str, master: str | None = None, settings: Mapping[str, str] | None = None
+) -> SparkSession:
     """A session with Headrace's format registered; PipelineError if Spark or Java is missing."""
     try:
         from pyspark.errors import PySparkRuntimeError
@@ -32,21 +41,28 @@ def open_session(name: str, master: str | None, settings: Mapping[str, str]) -> 
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "4",
     }
-    if not master or master.startswith("local"):
+    master, settings = master or LOCAL, settings or {}
+    is_local = master.startswith("local")
+    # Tasks run on this Python unless told otherwise; Spark itself takes the first on the path.
+    python = settings.get(PYTHON, sys.executable)
+    if is_local:
         defaults["spark.driver.host"] = defaults["spark.driver.bindAddress"] = "127.0.0.1"
-    builder = SparkSession.builder.appName(f"headrace {name}").master(master or LOCAL)
+        defaults[PYTHON] = python
+    if os.name == "posix":
+        # Over TCP an answer waits 40 ms for an acknowledgement that is put off.
+        defaults["spark.python.unix.domain.socket.enabled"] = "true"
+    builder = SparkSession.builder.appName(f"headrace {name}").master(master)
     for key, value in {**defaults, **settings}.items():
         builder = builder.config(key, value)
     try:
-        session = builder.getOrCreate()
+        with light_home() if is_local and python == sys.executable else nullcontext():
+            session = builder.getOrCreate()
     except PySparkRuntimeError as problem:
         raise PipelineError(
             f"Spark does not start: {str(problem).strip().splitlines()[0]}",
             "it needs Java 17 or later: headrace doctor",
         ) from None
     session.sparkContext.setLogLevel("ERROR")
-    # Tasks run on this Python unless told otherwise; Spark itself takes the first on the path.
-    python = settings.get("spark.pyspark.python", sys.executable)
     session.sparkContext.pythonExec = python
     register(session)
     return session
