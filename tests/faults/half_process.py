@@ -160,6 +160,7 @@ def main() -> None:
     death.install()
     stop = threading.Event()
     on_stop(stop.set)
+    (Path(config.folder) / f"{config.name}.ready").touch()
     if config.role == "service":
         settings = {"bootstrap.servers": config.bootstrap, **config.settings}
         service = half_service(settings, limits=LIMITS)

@@ -48,11 +48,13 @@ class HalfProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self.log = world.folder / f"{name}.log"
         self._note = world.folder / f"{name}.died"
+        self._ready = world.folder / f"{name}.ready"
 
     def start(self, die_at: str = "", nth: int = 1) -> None:
         assert self._process is None
         world = self._world
         self._note.unlink(missing_ok=True)
+        self._ready.unlink(missing_ok=True)
         config = HalfConfig(
             self.role, self.name, world.bootstrap, world.store_url, str(world.folder), die_at, nth,
             dict(CLIENT_SETTINGS),
@@ -85,10 +87,12 @@ class HalfProcess:
             self._process = None
 
     def stop(self) -> None:
-        """SIGTERM; it ends well."""
+        """SIGTERM, as soon as it listens to that; it ends well."""
         assert self._process is not None
+        self._world.wait(self._ready.exists, f"{self.name} is ready")
         self._process.terminate()
-        assert self._process.wait(LIMIT_SECONDS) == 0, self.said()
+        status = self._process.wait(LIMIT_SECONDS)
+        assert status == 0, f"status {status}: {self.said()}"
         self._process = None
 
     def said(self) -> str:

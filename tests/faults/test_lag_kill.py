@@ -16,6 +16,7 @@ from itertools import groupby
 from pathlib import Path
 
 import pytest
+from tests.apache_kafka import ApacheKafka
 from tests.cli.places import commit, fill
 from tests.cli.tool import TOOL
 from tests.reliability.running import wait_until
@@ -62,12 +63,27 @@ def listening(told: list[str]) -> Iterator[str]:
             thread.join()
 
 
+@pytest.fixture
+def apache_broker() -> Iterator[ApacheKafka]:
+    with ApacheKafka(settings={"group.initial.rebalance.delay.ms": "0"}) as broker:
+        yield broker
+
+
+LONG = [pytest.mark.long, pytest.mark.timeout(1800)]
+
+
 @pytest.mark.parametrize(
-    "kills", [2, pytest.param(40, marks=[pytest.mark.long, pytest.mark.timeout(1800)])]
+    ("kind", "kills"),
+    [
+        ("broker", 2),
+        pytest.param("broker", 40, marks=LONG),
+        pytest.param("apache_broker", 40, marks=LONG),
+    ],
 )
 def test_every_change_is_told_whoever_is_killed(
-    broker: BrokerThread, tmp_path: Path, kills: int
+    request: pytest.FixtureRequest, tmp_path: Path, kind: str, kills: int
 ) -> None:
+    broker: BrokerThread | ApacheKafka = request.getfixturevalue(kind)
     fill(broker.bootstrap, "orders", [RECORDS])
     commit(broker.bootstrap, "shop", {("orders", 0): RECORDS})
     told: list[str] = []

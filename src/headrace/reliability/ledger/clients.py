@@ -14,6 +14,7 @@ from headrace.reliability.parts import Parts
 # How soon a dead instance's partitions go to another, and how long a living one may be silent.
 SESSION_MS = 10_000
 SILENCE_MS = 60_000
+LOOK_MS = 10_000
 # What a dead instance left open is ended by its successor, or by the broker after this.
 TRANSACTION_MS = 20_000
 # A record that a topic does not take holds its transaction for so long, and no longer: well below
@@ -27,6 +28,9 @@ def consumer(settings: Mapping[str, Any], group: str) -> Consumer:
     usual = {
         "session.timeout.ms": SESSION_MS,
         "max.poll.interval.ms": SILENCE_MS,
+        # Who leads a group while brokers come back may see a topic without partitions, and share
+        # out nothing: it looks again this soon, not after five minutes.
+        "topic.metadata.refresh.interval.ms": LOOK_MS,
         # What is fetched ahead is memory.
         "queued.max.messages.kbytes": 16_384,
         "queued.min.messages": 20_000,
