@@ -13,12 +13,10 @@ from typing import Any
 from rich.console import Console
 
 from benchmarks import generator, machine, report
+from benchmarks.asking import ROOT, BenchFailed
 from benchmarks.figures import Figure, Row, compare, doubts
 from benchmarks.peers import Headrace, Kafka, Peer
 from benchmarks.trial import FULL, QUICK, Trial
-
-ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "benchmarks.md"
 
 _DESCRIPTORS = 16_384
 _TABLE_COLUMNS = 130  # where standard output is not a terminal
@@ -145,7 +143,7 @@ class Bench:
         generated = report.markdown(
             self.name, rows, result["machine"], titles, command, result["doubts"]
         )
-        PAGE.write_text(report.insert(PAGE.read_text(), self.name, generated))
+        report.write_page(self.name, generated)
         report.plot(rows, self.plot, titles)
 
     def main(self, arguments: Sequence[str]) -> int:
@@ -154,7 +152,7 @@ class Bench:
         progress = Console(stderr=True, log_path=False)
         try:
             rows, result = self.run(options, progress)
-        except generator.GeneratorError as error:
+        except BenchFailed as error:
             progress.print(f"[red]error:[/] {error}", markup=True)
             return 1
         versions = result["versions"]

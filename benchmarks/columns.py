@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
-import subprocess
-import sys
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -16,22 +13,16 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import generator, machine, report
+from benchmarks.asking import ROOT, BenchFailed
 from benchmarks.figures import Figure, Row
 from headrace.cli.version import version
 
-ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "benchmarks.md"
 OWN = "headrace"
 
 _TABLE_COLUMNS = 150  # where standard output is not a terminal
-_WAIT_SECONDS = 900.0
 
 Result = dict[str, Any]
 Values = dict[str, float]
-
-
-class BenchFailed(RuntimeError):
-    """Something that is measured ended by itself; the text is its last words."""
 
 
 class ColumnsBench(ABC):
@@ -171,7 +162,7 @@ class ColumnsBench(ABC):
             generated = self.markdown(
                 result, " ".join([f"./headrace bench {self.name}", *arguments])
             )
-            PAGE.write_text(report.insert(PAGE.read_text(), self.name, generated))
+            report.write_page(self.name, generated)
             self.plot(result, ROOT / "docs" / "img" / f"bench-{self.name}.svg")
         return 0
 
@@ -193,15 +184,3 @@ class ColumnsBench(ABC):
         reached = {True: "yes", False: "no", None: ""}[row["reached"]]
         values = [report.number(row["values"][column]) for column in self.columns]
         return [row["title"], row["unit"], *values, row["target"] or "", reached]
-
-
-def ask(module: str, told: Mapping[str, Any]) -> dict[str, Any]:
-    """Run a rival's program to its end; its answer is the last line that it prints."""
-    command = [sys.executable, "-m", f"benchmarks.rivals.{module}", json.dumps(told)]
-    done = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=_WAIT_SECONDS
-    )
-    if done.returncode != 0 or not done.stdout.strip():
-        raise BenchFailed(f"{module} ended with {done.returncode}: {done.stderr[-2000:]}")
-    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return answer

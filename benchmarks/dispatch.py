@@ -18,7 +18,8 @@ from rich.console import Console
 from tests.redis_server import RedisServer
 
 from benchmarks import report
-from benchmarks.columns import OWN, ROOT, BenchFailed, ColumnsBench, ask
+from benchmarks.asking import ROOT, BenchFailed, ask
+from benchmarks.columns import OWN, ColumnsBench
 from benchmarks.figures import Figure, Target, bounded
 from benchmarks.peers import Headrace, Kafka, Peer
 from benchmarks.rivals.dispatch_work import durations_ms, greedy_s

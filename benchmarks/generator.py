@@ -9,13 +9,15 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from benchmarks.asking import BenchFailed
+
 SOURCE = Path(__file__).parent / "loadgen"
 CACHE = Path.home() / ".cache" / "headrace-bench"
 
 Answer = dict[str, Any]
 
 
-class GeneratorError(RuntimeError):
+class GeneratorError(BenchFailed):
     """The generator could not be built, or found a wrong answer from the broker."""
 
 

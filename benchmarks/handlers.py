@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import json
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
 from benchmarks import contest, generator, machine, report
+from benchmarks.asking import ROOT, BenchFailed, ask
 from benchmarks.contest import OWN, ContestRow
 from benchmarks.figures import Values
 from benchmarks.handlers_parts import FIGURES, PARTS, Part, topics_of
@@ -24,12 +25,9 @@ from benchmarks.rivals.environment import NoEnvironment, python_for_pyrallel
 from benchmarks.rivals.work import Load
 from headrace.cli.version import version
 
-ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "benchmarks.md"
 NAME = "handlers"
 
 _TABLE_COLUMNS = 170  # where standard output is not a terminal
-_RIVAL_SECONDS_MAX = 600.0
 _READY_SECONDS_MAX = 60.0
 
 _PACKAGES = {
@@ -40,10 +38,6 @@ _PACKAGES = {
 }
 
 Answer = dict[str, Any]
-
-
-class RivalFailed(RuntimeError):
-    """A rival's process ended without an answer; the text is its last words."""
 
 
 class HandlersBench:
@@ -172,8 +166,8 @@ class HandlersBench:
                 database=str(folder / f"{part.name}-{rival}-{self._groups}.db"),
             )
             try:
-                answer = _run_rival(pythons[rival], entry.module, load)
-            except RivalFailed as error:
+                answer = ask(entry.module, asdict(load), python=pythons[rival])
+            except BenchFailed as error:
                 # The rows are about Headrace and the loop by hand; another's failure is a note.
                 if rival in (OWN, contest.LIMIT):
                     raise
@@ -205,7 +199,7 @@ class HandlersBench:
         generated = contest.markdown(
             NAME, rows, result["machine"], result["versions"], command, self.left_out
         )
-        PAGE.write_text(report.insert(PAGE.read_text(), NAME, generated))
+        report.write_page(NAME, generated)
         contest.plot(rows, self.plot, "Handlers beside what else there is")
 
     def main(self, arguments: Sequence[str]) -> int:
@@ -214,7 +208,7 @@ class HandlersBench:
         progress = Console(stderr=True, log_path=False)
         try:
             rows, result = self.run(options, progress)
-        except RivalFailed as error:
+        except BenchFailed as error:
             progress.print(f"[red]error:[/] {error}", soft_wrap=True)
             return 1
         shown = contest.table(rows, f"Handlers on {result['broker']}")
@@ -241,28 +235,6 @@ def _when_ready(orders: Orders, bootstrap: str) -> None:
             if time.monotonic() > deadline_s:
                 raise
             time.sleep(0.2)
-
-
-def _run_rival(python: Path, module: str, load: Load) -> Answer:
-    """Run a rival on a load; its answer is the last line that it prints."""
-    command = [str(python), "-m", f"benchmarks.rivals.{module}", load.to_json()]
-    try:
-        done = subprocess.run(
-            command,
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=_RIVAL_SECONDS_MAX,
-        )
-    except subprocess.TimeoutExpired:
-        raise RivalFailed(f"{module} did not end within {_RIVAL_SECONDS_MAX:.0f} s") from None
-    if done.returncode != 0 or not done.stdout.strip():
-        raise RivalFailed(
-            f"{module} on {load.topic} ended with {done.returncode}: {done.stderr.strip()[-2000:]}"
-        )
-    answer: Answer = json.loads(done.stdout.splitlines()[-1])
-    return answer
 
 
 BENCH = HandlersBench()

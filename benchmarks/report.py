@@ -11,8 +11,11 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.asking import ROOT
 from benchmarks.figures import Figure, Row
 from benchmarks.machine import Facts
+
+PAGE = ROOT / "docs" / "benchmarks.md"
 
 _MARKS = {True: "yes", False: "no", None: ""}
 
@@ -137,6 +140,11 @@ def insert(page: str, name: str, generated: str) -> str:
     if not begin or not end:
         raise ValueError(f"the page has no {first} ... {last}")
     return f"{before}{first}\n{generated}{last}{after}"
+
+
+def write_page(name: str, generated: str) -> None:
+    """Put a bench's generated part into the docs page."""
+    PAGE.write_text(insert(PAGE.read_text(), name, generated))
 
 
 def plot(rows: list[Row], path: Path, titles: tuple[str, str]) -> None:

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -18,17 +14,15 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import generator, machine, report
+from benchmarks.asking import BenchFailed, ask
 from benchmarks.peers import Headrace, Kafka, Peer
 from benchmarks.rivals.spark_job import Job
 from benchmarks.spark_connector import NoConnector, connector_jars
 from benchmarks.spark_topics import Load
 from headrace.protocol.compression import Codec
 
-ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "benchmarks.md"
 NAME = "spark"
 _TABLE_COLUMNS = 150
-_JOB_SECONDS_MAX = 1800.0
 _QUICK_SHARE = 20
 # Micro-batches of the streaming part.
 _TRIGGERS = 4
@@ -106,10 +100,6 @@ PARTS = (
 
 Measured = dict[str, dict[str, list[float]]]
 """Records a second by part and way, one for each round."""
-
-
-class JobFailed(RuntimeError):
-    """A job's process ended without an answer; the text is its last words."""
 
 
 class SparkBench:
@@ -212,12 +202,13 @@ class SparkBench:
             runs=1 if part.is_cold else 3,
             jars=[str(path) for path in jars] if is_connector else [],
         )
-        if part.is_cold:
-            with tempfile.TemporaryDirectory() as nothing_compiled:
-                seconds = _run(job, {"NUMBA_CACHE_DIR": nothing_compiled})
-        else:
-            seconds = _run(job)
-        return records / (seconds[0] if part.is_cold else min(seconds[1:]))
+        if not part.is_cold:
+            seconds: list[float] = ask("spark_job", asdict(job))["seconds"]
+            return records / min(seconds[1:])
+        with tempfile.TemporaryDirectory() as nothing_compiled:
+            new = {"NUMBA_CACHE_DIR": nothing_compiled}
+            first: float = ask("spark_job", asdict(job), environment=new)["seconds"][0]
+        return records / first
 
     def main(self, arguments: Sequence[str]) -> int:
         """Run the bench; 0 when it could be measured, whatever the figures say."""
@@ -225,7 +216,7 @@ class SparkBench:
         progress = Console(stderr=True, log_path=False)
         try:
             result = self.run(options, progress)
-        except JobFailed as problem:
+        except BenchFailed as problem:
             progress.print(f"[red]error:[/] {problem}", soft_wrap=True)
             return 1
         for what, why in result["left_out"].items():
@@ -233,7 +224,7 @@ class SparkBench:
         report.show(result, table(result), options.output, _TABLE_COLUMNS)
         if options.write_docs:
             command = " ".join([f"./headrace bench {NAME}", *arguments])
-            PAGE.write_text(report.insert(PAGE.read_text(), NAME, markdown(result, command)))
+            report.write_page(NAME, markdown(result, command))
         return 0
 
 
@@ -299,24 +290,6 @@ def _cells(row: Mapping[str, Any]) -> list[str]:
 def _scaled(load: Load, quick: bool) -> Load:
     share = _QUICK_SHARE if quick else 1
     return Load(load.topic, load.records // share, load.value_bytes, load.codec)
-
-
-def _run(job: Job, environment: Mapping[str, str] | None = None) -> list[float]:
-    """The seconds of each run of a job, in a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.rivals.spark_job", job.to_json()]
-    done = subprocess.run(
-        command,
-        cwd=ROOT,
-        env={**os.environ, **(environment or {})},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=_JOB_SECONDS_MAX,
-    )
-    if done.returncode != 0:
-        raise JobFailed(f"{job.format}, {job.mode}: {(done.stderr or done.stdout)[-2000:]}")
-    found: list[float] = json.loads(done.stdout.strip().splitlines()[-1])["seconds"]
-    return found
 
 
 BENCH = SparkBench()

@@ -7,7 +7,7 @@ import sys
 import tempfile
 import time
 import uuid
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from benchmarks.spark_topics import create_topic
@@ -29,9 +29,6 @@ class Job:
     value_bytes: int
     runs: int
     jars: list[str] = field(default_factory=list)
-
-    def to_json(self) -> str:
-        return json.dumps(asdict(self))
 
 
 def main(job: Job) -> None:

@@ -9,7 +9,7 @@ import resource
 import sys
 import threading
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -48,9 +48,6 @@ class Load:
     work: str = "count"  # "count", "sleep", "insert" or "statements"
     statements: int = 0
     database: str = ""
-
-    def to_json(self) -> str:
-        return json.dumps(asdict(self))
 
 
 def given() -> Load:

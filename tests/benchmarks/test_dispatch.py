@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from benchmarks.columns import PAGE, ask
+from benchmarks.asking import ask
 from benchmarks.dispatch import BENCH, DispatchBench, _nodes
 from benchmarks.rivals.dispatch_work import TIMES_MAX, durations_ms, greedy_s
 
@@ -48,7 +48,7 @@ def test_rows_say_what_is_reached() -> None:
 
 
 def test_the_page_has_a_place_for_it_and_the_plot_is_drawn(tmp_path: Path) -> None:
-    assert "new figures" in report.insert(PAGE.read_text(), BENCH.name, "new figures")
+    assert "new figures" in report.insert(report.PAGE.read_text(), BENCH.name, "new figures")
     bench = measured(seconds=41.0)
     bench.plot(bench.result(MACHINE), tmp_path / "plot.svg")
     assert "the ideal" in (tmp_path / "plot.svg").read_text()

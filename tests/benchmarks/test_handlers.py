@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+from benchmarks.asking import ROOT, ask
 from benchmarks.figures import Values
-from benchmarks.handlers import BENCH, PAGE, ROOT
+from benchmarks.handlers import BENCH
 from benchmarks.handlers_parts import (
     BACKLOG,
     FIGURES,
@@ -28,7 +28,6 @@ from benchmarks import contest, report
 from headrace.testing import BrokerThread
 
 MACHINE = {"date": "2026-01-02", "cpu": "2 x CPU"}
-RIVAL_SECONDS = 60
 
 
 def rows(**values: dict[str, float]) -> list[contest.ContestRow]:
@@ -136,7 +135,7 @@ def test_the_plot_is_drawn_from_what_there_is(tmp_path: Path) -> None:
 
 
 def test_the_page_has_a_place_for_it() -> None:
-    assert "new figures" in report.insert(PAGE.read_text(), BENCH.name, "new figures\n")
+    assert "new figures" in report.insert(report.PAGE.read_text(), BENCH.name, "new figures\n")
 
 
 def test_the_docs_are_written_only_from_a_full_run(capsys: pytest.CaptureFixture[str]) -> None:
@@ -150,16 +149,7 @@ def test_a_rival_does_a_small_load(broker: BrokerThread, rival: str) -> None:
     orders = Orders("few", 500, partitions=2, keys=10)
     orders.fill(broker.bootstrap)
     load = Load(broker.bootstrap, orders.topic, "g", orders.count, seconds_max=30.0)
-    done = subprocess.run(
-        [sys.executable, "-m", f"benchmarks.rivals.{rival}", load.to_json()],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=RIVAL_SECONDS,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    answer = json.loads(done.stdout.splitlines()[-1])
+    answer = ask(rival, asdict(load))
     assert answer["messages"] == orders.count
     assert answer["messages_per_second"] > 0
     assert answer["resident_bytes"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from benchmarks.bench import PAGE, Bench
+from benchmarks.bench import Bench
 from benchmarks.figures import Row
-from benchmarks.report import document, insert, markdown, number, plot, target_text
+from benchmarks.report import PAGE, document, insert, markdown, number, plot, target_text
 
 from benchmarks import broker, groups
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from benchmarks.columns import PAGE
 from benchmarks.rivals.delay_flow import Flow, receive, send
 from benchmarks.services import BENCH, FIGURES, ServicesBench
 from tests.client.kafkas import Kafka
@@ -39,7 +38,9 @@ def test_the_page_has_a_place_for_them(tmp_path: Path) -> None:
         bench.values[column] = {figure.name: value for figure in FIGURES}
     bench.left_out["celery"] = "it is not installed"
     result = bench.result(MACHINE)
-    page = report.insert(PAGE.read_text(), "services", bench.markdown(result, "./headrace bench"))
+    page = report.insert(
+        report.PAGE.read_text(), "services", bench.markdown(result, "./headrace bench")
+    )
     assert "| &nbsp;&nbsp;late, p99 | ms | 12.0 | 34.0 | - | <= 100 ms | yes |" in page
     assert "**Left out:** Celery on Redis: it is not installed." in page
     bench.plot(result, tmp_path / "plot.svg")
