@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pyspark
 
+from headrace.spark.light_home import light_home
+
 CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
 WORKERS = ("worker1", "worker2")
 START_SECONDS = 300.0
@@ -29,6 +31,12 @@ class Cluster:
 
     url: str
     workers: tuple[int, ...]
+
+
+def environment() -> dict[str, str]:
+    """The variables of its processes and of its drivers, whose Pythons start quickly by them."""
+    with light_home():
+        return {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
 
 
 @contextmanager
@@ -77,7 +85,7 @@ def _start(folder: Path, name: str, *arguments: str) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
             [str(CLASS), *arguments],
             cwd=folder,
-            env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable},
+            env=environment(),
             stdout=log,
             stderr=subprocess.STDOUT,
         )

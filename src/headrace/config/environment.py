@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from headrace.config.broker_rows import BROKER_ROWS
@@ -14,6 +15,7 @@ BOOTSTRAP = "HEADRACE_BOOTSTRAP"
 DATA_DIR = "HEADRACE_DATA_DIR"
 STORE = "HEADRACE_STORE"
 LARGE = "HEADRACE_LARGE"
+SPARK_HOME = "SPARK_HOME"
 
 _BY_VARIABLE = {
     SETTING_PREFIX + row.name.upper().replace(".", "_"): row.name for row in BROKER_ROWS
@@ -27,6 +29,27 @@ def data_dir(environ: Mapping[str, str] = os.environ) -> Path:
         return Path(given)
     home = environ.get("XDG_DATA_HOME")
     return (Path(home) if home else Path.home() / ".local" / "share") / "headrace"
+
+
+def cache_dir(environ: Mapping[str, str] = os.environ) -> Path:
+    """What can be made again: `headrace` in the user's cache."""
+    home = environ.get("XDG_CACHE_HOME")
+    return (Path(home) if home else Path.home() / ".cache") / "headrace"
+
+
+def spark_home(environ: Mapping[str, str] = os.environ) -> str | None:
+    """Where Spark is, if that was said."""
+    return environ.get(SPARK_HOME) or None
+
+
+@contextmanager
+def with_spark_home(home: Path) -> Iterator[None]:
+    """Say where Spark is to what starts meanwhile."""
+    os.environ[SPARK_HOME] = str(home)
+    try:
+        yield
+    finally:
+        del os.environ[SPARK_HOME]
 
 
 def bootstrap_servers(environ: Mapping[str, str] = os.environ) -> str:

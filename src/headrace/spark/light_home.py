@@ -8,28 +8,20 @@ which takes it about a second. What pip has installed is the same, and is compil
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from hashlib import sha256
 from pathlib import Path
 
+from headrace.config import environment
+
 # What Spark looks for in its home; not its `python`, where the zip is.
 PARTS = ("bin", "jars", "sbin")
-VARIABLE = "SPARK_HOME"
 
 
-@contextmanager
-def light_home() -> Iterator[None]:
-    """A Spark that starts here is at home in a folder without the zip, if nobody named another."""
-    home = None if os.environ.get(VARIABLE) else _make_home()
-    if home is None:
-        yield
-        return
-    os.environ[VARIABLE] = str(home)
-    try:
-        yield
-    finally:
-        del os.environ[VARIABLE]
+def light_home() -> AbstractContextManager[None]:
+    """A Spark that starts in it is at home in a folder without the zip, if nobody named another."""
+    home = None if environment.spark_home() else _make_home()
+    return nullcontext() if home is None else environment.with_spark_home(home)
 
 
 def _make_home() -> Path | None:
@@ -39,9 +31,9 @@ def _make_home() -> Path | None:
     package = Path(pyspark.__file__).parent
     if os.name != "posix" or not all((package / part).is_dir() for part in PARTS):
         return None
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     # Java opens the jars through the links as it needs them, so they stay.
-    home = cache / "headrace" / f"spark-{sha256(bytes(package)).hexdigest()[:16]}"
+    name = f"spark-{sha256(bytes(package)).hexdigest()[:16]}"
+    home = environment.cache_dir() / name
     try:
         home.mkdir(parents=True, exist_ok=True)
         for part in PARTS:

@@ -6,9 +6,10 @@ They are set so that Spark's Python processes start and answer quickly; docs/spa
 from __future__ import annotations
 
 import os
+import signal
 import sys
-from collections.abc import Mapping
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from headrace.spark.light_home import light_home
@@ -55,7 +56,8 @@ def open_session(
     for key, value in {**defaults, **settings}.items():
         builder = builder.config(key, value)
     try:
-        with light_home() if is_local and python == sys.executable else nullcontext():
+        home = light_home() if is_local and python == sys.executable else nullcontext()
+        with home, _keeping_interrupts():
             session = builder.getOrCreate()
     except PySparkRuntimeError as problem:
         raise PipelineError(
@@ -66,6 +68,15 @@ def open_session(
     session.sparkContext.pythonExec = python
     register(session)
     return session
+
+
+@contextmanager
+def _keeping_interrupts() -> Iterator[None]:
+    """Who has said what Ctrl-C does keeps it; Spark takes it, to cancel its jobs and interrupt."""
+    before = signal.getsignal(signal.SIGINT)
+    yield
+    if before not in (signal.default_int_handler, signal.getsignal(signal.SIGINT)):
+        signal.signal(signal.SIGINT, before)
 
 
 def activate(spark: SparkSession) -> None:
