@@ -1,11 +1,15 @@
-"""One contract for every place of bodies: a folder, a file system of fsspec, two databases."""
+"""One contract for every place of bodies: a folder, file systems of fsspec, two databases."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
+from fsspec.core import url_to_fs
+from tests.hdfs import Hdfs
+from tests.s3_server import S3Server
 
 from headrace.reliability.errors import HandlerError
 from headrace.reliability.large.claims import (
@@ -23,16 +27,45 @@ OTHER = new_name("c1", "films", 1_700_000_000_001, "1" * 32)
 BODY = [b"a" * 700_000, b"b" * 700_000, b"c"]
 
 
-@pytest.fixture(params=["folder", "memory", "sqlite", "postgres"])
-def claims(
-    request: pytest.FixtureRequest, tmp_path: Path, new_database: Callable[[str], str]
-) -> Iterator[Claims]:
-    if request.param == "folder":
-        url = str(tmp_path / "large")
-    elif request.param == "memory":
-        url = f"memory://{tmp_path.name}/large"
-    else:
-        url = new_database(request.param)
+@pytest.fixture(scope="module")
+def s3() -> Iterator[S3Server]:
+    with S3Server() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def hdfs() -> Iterator[Hdfs]:
+    with Hdfs() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def new_bucket(s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    for name, value in s3.environment.items():
+        monkeypatch.setenv(name, value)
+    bucket = f"bodies-{uuid4().hex[:8]}"
+    url_to_fs("s3://")[0].mkdir(bucket)
+    return f"s3://{bucket}/large"
+
+
+PLACES = [
+    "folder", "memory", "sqlite", "postgres", "s3", pytest.param("hdfs", marks=pytest.mark.long),
+]  # fmt: skip
+
+
+@pytest.fixture(params=PLACES)
+def claims(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Claims]:
+    match request.param:
+        case "folder":
+            url = str(tmp_path / "large")
+        case "memory":
+            url = f"memory://{tmp_path.name}/large"
+        case "s3":
+            url = request.getfixturevalue("new_bucket")
+        case "hdfs":
+            url = f"{request.getfixturevalue('hdfs').url}/{tmp_path.name}"
+        case database:
+            url = request.getfixturevalue("new_database")(database)
     opened = open_claims(url)
     yield opened
     opened.close()
