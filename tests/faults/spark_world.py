@@ -19,7 +19,7 @@ from typing import Any, Protocol
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.faults.spark_pipelines import KEYS, SOURCE
-from tests.spark.clusters import Cluster, environment
+from tests.spark.clusters import Cluster, quick
 
 ROOT = Path(__file__).parents[2]
 PARTITIONS = 3
@@ -97,7 +97,7 @@ class SparkWorld:
             self._driver = subprocess.Popen(
                 command,
                 cwd=self._folder,
-                env={**environment(), "PYTHONPATH": str(ROOT)},
+                env={**quick(), "PYTHONPATH": str(ROOT)},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

@@ -11,7 +11,7 @@ from tests.apache_kafka import ApacheKafka
 from tests.faults.processes import BrokerProcess
 from tests.faults.spark_pipelines import ALL
 from tests.faults.spark_world import SparkWorld
-from tests.spark.clusters import spark_cluster
+from tests.spark.clusters import quick, spark_cluster
 
 pytestmark = pytest.mark.skipif(
     shutil.which("java") is None, reason="Java is not installed; Spark needs 17 or later"
@@ -59,7 +59,7 @@ def test_many_kills_over_one_run(tmp_path: Path, kind: str) -> None:
         if kind == "headrace"
         else ApacheKafka(settings=settings)
     )
-    with made as broker, spark_cluster(tmp_path) as cluster:
+    with made as broker, spark_cluster(tmp_path, quick()) as cluster:
         world = SparkWorld(tmp_path, broker, list(ALL), seed=1, cluster=cluster)
         kinds = [*KINDS] * LONG_KILLS
         world.chance.shuffle(kinds)

@@ -33,18 +33,21 @@ class Cluster:
     workers: tuple[int, ...]
 
 
-def environment() -> dict[str, str]:
-    """The variables of its processes and of its drivers, whose Pythons start quickly by them."""
+PLAIN = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+
+
+def quick() -> dict[str, str]:
+    """Variables by which the Pythons of a cluster and its drivers start quickly."""
     with light_home():
-        return {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+        return {**PLAIN, **os.environ}
 
 
 @contextmanager
-def spark_cluster(folder: Path) -> Iterator[Cluster]:
+def spark_cluster(folder: Path, variables: dict[str, str] = PLAIN) -> Iterator[Cluster]:
     """A cluster whose processes leave their files in a folder; gone at the end."""
     parts = [
         _start(
-            folder, "master", "org.apache.spark.deploy.master.Master",
+            folder, variables, "master", "org.apache.spark.deploy.master.Master",
             "--host", "127.0.0.1", "--port", "0", "--webui-port", "0",
         )
     ]  # fmt: skip
@@ -53,7 +56,7 @@ def spark_cluster(folder: Path) -> Iterator[Cluster]:
         url = _wait_for(folder / "master.log", r"spark://[\w.]+:[1-9]\d*", parts[0])
         parts += [
             _start(
-                folder, name, "org.apache.spark.deploy.worker.Worker",
+                folder, variables, name, "org.apache.spark.deploy.worker.Worker",
                 "--host", "127.0.0.1", "--cores", "1", "--memory", "1g", "--webui-port", "0",
                 "--work-dir", str(folder / name), url,
             )
@@ -79,13 +82,15 @@ def _wait_for(log: Path, pattern: str, part: subprocess.Popen[bytes]) -> str:
     return found[0]
 
 
-def _start(folder: Path, name: str, *arguments: str) -> subprocess.Popen[bytes]:
+def _start(
+    folder: Path, variables: dict[str, str], name: str, *arguments: str
+) -> subprocess.Popen[bytes]:
     """Start a part of a Spark cluster; what it says goes to a file."""
     with (folder / f"{name}.log").open("wb") as log:
         return subprocess.Popen(
             [str(CLASS), *arguments],
             cwd=folder,
-            env=environment(),
+            env=variables,
             stdout=log,
             stderr=subprocess.STDOUT,
         )

@@ -58,6 +58,24 @@ def test_a_trigger_takes_about_its_limit_and_gets_on(
     assert all(end[place] > begin[place] for place in waiting)
 
 
+@settings(deadline=None)
+@given(st.lists(st.integers(1, 5000), min_size=1, max_size=20), st.integers(1, 5000))
+def test_a_backlog_takes_no_more_triggers_than_it_has_to(sizes: list[int], most: int) -> None:
+    latest = {("a", number): size for number, size in enumerate(sizes)}
+    place, triggers = dict.fromkeys(latest, 0), 0
+    while place != latest:
+        end = admit(place, latest, most)
+        waiting = sum(latest[at] > place[at] for at in latest)
+        assert behind(place, end) <= max(most, most + waiting - 1)
+        place, triggers = end, triggers + 1
+    assert triggers <= -(-sum(sizes) // most)
+
+
+def test_a_limit_is_kept_where_all_get_on() -> None:
+    latest = {("a", number): 101 for number in range(99)}
+    assert behind(dict.fromkeys(latest, 0), admit({}, latest, 100)) == 100
+
+
 def test_shares_are_by_what_waits() -> None:
     begin = {("a", 0): 0, ("a", 1): 100, ("a", 2): 50}
     latest = {("a", 0): 900, ("a", 1): 200, ("a", 2): 50}

@@ -35,8 +35,16 @@ def look(_):
 
 [found] = spark.range(1).rdd.map(look).collect()
 found["keeps"] = signal.getsignal(signal.SIGINT) is at_interrupt
-print(json.dumps(found))
+found["same"] = open_session("another") is spark
 spark.stop()
+signal.signal(signal.SIGINT, signal.default_int_handler)
+firsts = []
+for _ in range(2):
+    spark = open_session("again", "local[1]", {"spark.driver.memory": "512m"})
+    firsts.append(signal.getsignal(signal.SIGINT))
+    spark.stop()
+found["anew"] = firsts[0] is not firsts[1] and firsts[0] is not signal.default_int_handler
+print(json.dumps(found))
 """
 
 
@@ -69,3 +77,11 @@ def test_tasks_talk_over_unix_sockets(found: dict[str, Any]) -> None:
 
 def test_ctrl_c_is_whose_it_was(found: dict[str, Any]) -> None:
     assert found["keeps"]
+
+
+def test_ctrl_c_is_the_last_sessions_if_it_was_nobodys(found: dict[str, Any]) -> None:
+    assert found["anew"]
+
+
+def test_a_session_that_runs_is_taken(found: dict[str, Any]) -> None:
+    assert found["same"]

@@ -1,4 +1,4 @@
-"""The environment: the only module that reads it."""
+"""The environment: the only module that reads and sets it."""
 
 from __future__ import annotations
 
@@ -45,11 +45,15 @@ def spark_home(environ: Mapping[str, str] = os.environ) -> str | None:
 @contextmanager
 def with_spark_home(home: Path) -> Iterator[None]:
     """Say where Spark is to what starts meanwhile."""
+    before = os.environ.get(SPARK_HOME)
     os.environ[SPARK_HOME] = str(home)
     try:
         yield
     finally:
-        del os.environ[SPARK_HOME]
+        if before is None:
+            os.environ.pop(SPARK_HOME, None)
+        else:
+            os.environ[SPARK_HOME] = before
 
 
 def bootstrap_servers(environ: Mapping[str, str] = os.environ) -> str:

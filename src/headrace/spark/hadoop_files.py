@@ -21,13 +21,14 @@ def is_remote(path: str) -> bool:
 @contextmanager
 def opened_files() -> Iterator[HadoopFiles]:
     """Files through the session that runs here, or through one for this alone."""
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
     from headrace.spark.sessions import open_session
 
-    running = SparkSession.getActiveSession()
-    if running is not None:
-        yield HadoopFiles(running)
+    # Not only that of this thread: it is not ours to stop.
+    if SparkContext._active_spark_context is not None:
+        yield HadoopFiles(SparkSession.builder.getOrCreate())
         return
     session = open_session("files", "local[1]", {})
     try:

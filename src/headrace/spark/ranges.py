@@ -41,16 +41,17 @@ def admit(start: Mapping[Place, int], latest: Mapping[Place, int], records_max: 
     total = sum(size for size in waiting.values() if size > 0)
     if total <= records_max:
         return dict(latest)
-    end: Offsets = {}
-    for place, size in waiting.items():
-        if size <= 0:
-            # Nothing new, or a partition that was made anew: the plan finds out.
-            end[place] = latest[place]
-            continue
-        # Rounded up: a partition that waits gets on, however little of the whole it has, and no
-        # trigger is left over for the last few records.
-        share = math.ceil(records_max * size / total)
-        end[place] = latest[place] - size + min(size, share)
+    # Where nothing waits, or a partition was made anew, it is the end: the plan finds out.
+    end = dict(latest)
+    behind_by = {place: size for place, size in waiting.items() if size > 0}
+    shares = {place: divmod(records_max * size, total) for place, size in behind_by.items()}
+    left = records_max - sum(share for share, _ in shares.values())
+    # What rounding leaves over goes to who lost most by it, so that no trigger is needed for the
+    # last few records; and who waits gets on, however little of the whole it has.
+    for place in sorted(shares, key=lambda place: -shares[place][1]):
+        share = max(1, shares[place][0] + (left > 0))
+        left -= 1
+        end[place] = latest[place] - behind_by[place] + share
     return end
 
 
