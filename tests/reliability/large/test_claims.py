@@ -40,7 +40,7 @@ def hdfs() -> Iterator[Hdfs]:
 
 
 @pytest.fixture
-def new_bucket(s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def new_bucket(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> str:
     for name, value in s3.environment.items():
         monkeypatch.setenv(name, value)
     bucket = f"bodies-{uuid4().hex[:8]}"

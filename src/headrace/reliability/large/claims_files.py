@@ -132,8 +132,8 @@ def _open(url: str) -> tuple[Any, str]:
     except (ImportError, ValueError) as problem:
         raise HandlerError(
             f"claims={url!r} cannot be opened: {problem}",
-            "a folder, or a URL that fsspec knows: s3://BUCKET/FOLDER, webhdfs://HOST/FOLDER, or a "
-            "database's",
+            "a folder, or a URL that fsspec knows (s3://BUCKET/FOLDER, "
+            "webhdfs://USER@HOST:9870/FOLDER), or a database's",
         ) from None
     return files, root
 
