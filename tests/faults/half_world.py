@@ -20,6 +20,7 @@ from tests.faults.clients import create_topic
 from tests.faults.half_checker import HalfAnomaly, half_anomalies
 from tests.faults.half_onlooker import Onlooker
 from tests.faults.half_process import CLOSED, STOP_SELLING, TABLE, TARGET, HalfConfig
+from tests.faults.hanging import AGE_MS, end_hanging
 
 from headrace.reliability.half.headers import HALF_HEADER, TOPIC
 from headrace.reliability.half.known import KnownHalf, known_halves
@@ -102,12 +103,22 @@ class HalfProcess:
 class HalfWorld:
     """One shop through many faults."""
 
-    def __init__(self, folder: Path, bootstrap: str, store_url: str, seed: int = 1) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        bootstrap: str,
+        store_url: str,
+        seed: int = 1,
+        *,
+        may_leave_hanging: bool = False,
+    ) -> None:
         self.folder = folder
         self.bootstrap = bootstrap
         self.store_url = store_url
         self.chance = Random(seed)
         self.kills = 0
+        # Whether the broker loses the ends of transactions when it dies.
+        self._may_leave_hanging = may_leave_hanging
         self._engine = create_engine(store_url)
         self._pause = threading.Event()  # never set: waited on with a timeout, to let time pass
         store = open_store(store_url)
@@ -146,6 +157,9 @@ class HalfWorld:
         (self.folder / STOP_SELLING).touch()
         closed = [self.folder / f"{shop.name}.{CLOSED}" for shop in self.shops]
         self.wait(lambda: all(path.exists() for path in closed), "the shops are closed")
+        if self._may_leave_hanging:
+            self._pause.wait(AGE_MS / 1000)
+            end_hanging(self.bootstrap)
         self._say_last()
         self.wait(lambda: LAST in self._known(), "all commands are taken in")
         self.wait(lambda: not self.undecided(), "every half message is decided")

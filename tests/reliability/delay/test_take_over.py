@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer as TransactionalProducer
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from tests.client.kafkas import TIMEOUT_SECONDS, Kafka
 from tests.reliability.delay.reading import read_all
@@ -19,7 +20,7 @@ from headrace.client.making_topics import admin_client
 from headrace.reliability.alarms import Alarm, Alarms
 from headrace.reliability.delay.pending import pending
 from headrace.reliability.delay.service import delay_service
-from headrace.reliability.ledger import clients, intake, targets
+from headrace.reliability.ledger import clients, intake, keeper, targets
 from headrace.reliability.ledger.service import LedgerService
 from headrace.testing import BrokerThread
 
@@ -72,6 +73,31 @@ def test_two_instances_share_the_partitions_and_one_takes_all_when_the_other_lea
         send_all(kafka, notes, 10, after="100ms")
         kafka.read(notes, 210)
         assert len(values(kafka, notes)) == 210
+
+
+def test_a_transaction_that_nobody_ends_is_told(
+    kafka: Kafka, notes: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeper, "HELD_SECONDS", 1.5)
+    rung: list[Alarm] = []
+    alarms = Alarms()
+    alarms.add(rung.append)
+    with running(kafka, alarms=alarms) as service:
+        assert service.wait_ready(TIMEOUT_SECONDS)
+        wait_until(lambda: service.stats.owned == 4)
+        stranger = TransactionalProducer({**kafka.quiet, "transactional.id": "stranger"})
+        stranger.init_transactions(TIMEOUT_SECONDS)
+        stranger.begin_transaction()
+        for partition in range(4):
+            stranger.produce("headrace.delay.state", b"", b"key", partition)
+        assert stranger.flush(TIMEOUT_SECONDS) == 0
+        send_all(kafka, notes, 1, after="1ms")
+        wait_until(lambda: len(rung) == 4)
+        assert {alarm.name for alarm in rung} == {"delay-held"}
+        assert "headrace txn hanging" in rung[0].text
+        stranger.abort_transaction(TIMEOUT_SECONDS)
+        assert len(kafka.read(notes, 1)) == 1
+    assert len(rung) == 4
 
 
 def test_what_waited_while_no_service_ran_is_delivered_by_the_next(

@@ -14,6 +14,7 @@ from headrace.reliability.parts import Parts
 # How soon a dead instance's partitions go to another, and how long a living one may be silent.
 SESSION_MS = 10_000
 SILENCE_MS = 60_000
+# How soon it looks for partitions that were not there before.
 LOOK_MS = 10_000
 # What a dead instance left open is ended by its successor, or by the broker after this.
 TRANSACTION_MS = 20_000

@@ -7,7 +7,7 @@ import secrets
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,8 @@ ACTIONS_MAX = 2_000
 OFFSETS_SECONDS = 20.0
 # Transactions that are committed at the same time.
 COMMITS_MAX = 8
+# Longer than any transaction of an instance can be open.
+HELD_SECONDS = 60.0
 
 _log = logging.getLogger("headrace.ledger")
 
@@ -76,6 +78,8 @@ class Keeper:
         self._admin = admin
         self._targets = Targets(admin, names)
         self._look_at = 0.0
+        self._held_look_at = 0.0
+        self._asked_ends: dict[int, Future[Any]] = {}
         self._commits = ThreadPoolExecutor(COMMITS_MAX, f"headrace-{names.state}-commit")
         own, give_up = self._own, self._give_up
         reader = Reader(self._settings, names.state, own, give_up, OFFSET_BEGINNING)
@@ -89,6 +93,7 @@ class Keeper:
                 for number in ends.keys() & self._owned.keys():
                     self._owned[number].reach(ends[number])
                 self._act()
+                self._look_for_held()
                 self._tell()
         finally:
             self.ready.clear()
@@ -118,6 +123,10 @@ class Keeper:
         To read to the last stable offset of this moment is not enough: an intake's transaction
         that is open now may hide what the last owner committed behind its beginning.
         """
+        found = self._ask_ends(numbers)
+        return {number: future.result(OFFSETS_SECONDS).offset for number, future in found.items()}
+
+    def _ask_ends(self, numbers: Sequence[int]) -> dict[int, Future[Any]]:
         if not numbers:
             return {}
         asked = {
@@ -128,10 +137,7 @@ class Keeper:
             isolation_level=IsolationLevel.READ_UNCOMMITTED,
             request_timeout=OFFSETS_SECONDS,
         )
-        return {
-            place.partition: future.result(OFFSETS_SECONDS).offset
-            for place, future in found.items()
-        }
+        return {place.partition: future for place, future in found.items()}
 
     def _give_up(self, numbers: Sequence[int]) -> None:
         for number in numbers:
@@ -161,6 +167,28 @@ class Keeper:
         wait(commits)
         for (owned, plan), commit in zip(begun, commits, strict=True):
             self._end(owned, plan, commit.result())
+
+    def _look_for_held(self) -> None:
+        """Ring for partitions in which a transaction is open that nobody ends.
+
+        Nothing behind its beginning can be read. Brokers have lost the end of one when they died.
+        """
+        now_s = time.monotonic()
+        if now_s < self._held_look_at:
+            return
+        self._held_look_at = now_s + HELD_SECONDS
+        for number, asked in self._asked_ends.items():
+            owned = self._owned.get(number)
+            if owned is None or not asked.done() or asked.exception() is not None:
+                continue
+            if owned.is_held_now(asked.result().offset):
+                self._alarms.ring(
+                    f"{self._machine.name}-held",
+                    f"{self._names.state}/{number} cannot be read beyond offset {owned.position}: "
+                    "a transaction is open there; if it hangs, headrace txn hanging "
+                    f"--longer-than 1m --topic {self._names.state} names it",
+                )
+        self._asked_ends = self._ask_ends(list(self._owned))
 
     def _end(self, owned: Owned, plan: Plan, failed: Failed | None) -> None:
         if failed is None:

@@ -33,6 +33,8 @@ class Owned:
         self.until = -1
         self.position = 0
         self.is_caught_up = False
+        self._position_before = -1
+        self._is_held = False
         self.rest_until = 0.0
         self._rest_s = REST_SECONDS
         self._cache = Cache.in_file(cache_dir)
@@ -55,6 +57,16 @@ class Owned:
         self.position = max(self.position, position)
         if self.position >= self.until:
             self.is_caught_up = True
+
+    def is_held_now(self, end: int) -> bool:
+        """Whether it has not got on since the last look, though there is more; once for each time.
+
+        `end` is where the partition ended at the last look.
+        """
+        was_held = self._is_held
+        self._is_held = self.position == self._position_before and self.position < end
+        self._position_before = self.position
+        return self._is_held and not was_held
 
     def begin(self, plan: Plan, state_topic: str) -> None:
         """Send all that a plan writes, in a transaction of its own."""
