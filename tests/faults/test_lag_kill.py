@@ -65,7 +65,9 @@ def listening(told: list[str]) -> Iterator[str]:
 
 @pytest.fixture
 def apache_broker() -> Iterator[ApacheKafka]:
-    with ApacheKafka(settings={"group.initial.rebalance.delay.ms": "0"}) as broker:
+    # The records have old times, and are not to be deleted for it.
+    settings = {"group.initial.rebalance.delay.ms": "0", "log.retention.ms": "-1"}
+    with ApacheKafka(settings=settings) as broker:
         yield broker
 
 
