@@ -231,7 +231,7 @@ def _librdkafka(outcomes: Outcomes) -> list[str]:
         why = f"a later feature: {later}" if later else LIBRDKAFKA_MISSES.get(name, "")
         if not why and apache.result == "skipped":
             why = apache.reason
-        why = why or LIBRDKAFKA_NOTES.get(name, "")
+        why = "; ".join(filter(None, (why, LIBRDKAFKA_NOTES.get(name))))
         rows.append(f"| `{name}` | {apache.result} | {here.result} | {why} |")
     return [
         "## librdkafka's own broker tests",
