@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
-_SECONDS_MAX = 1800.0
+SECONDS_MAX = 900.0
 
 
 class BenchFailed(RuntimeError):
@@ -24,6 +24,7 @@ def ask(
     *,
     python: Path | None = None,
     environment: Mapping[str, str] | None = None,
+    seconds_max: float = SECONDS_MAX,
 ) -> dict[str, Any]:
     """The answer of `benchmarks.rivals.MODULE`, with a Python and variables of its own if given."""
     program = [str(python or sys.executable), "-m", f"benchmarks.rivals.{module}"]
@@ -35,10 +36,10 @@ def ask(
             capture_output=True,
             text=True,
             check=False,
-            timeout=_SECONDS_MAX,
+            timeout=seconds_max,
         )
     except subprocess.TimeoutExpired:
-        raise BenchFailed(f"{module} did not end within {_SECONDS_MAX:.0f} s") from None
+        raise BenchFailed(f"{module} did not end within {seconds_max:.0f} s") from None
     lines = done.stdout.strip().splitlines()
     if done.returncode != 0 or not lines:
         words = (done.stderr or done.stdout).strip()[-2000:]

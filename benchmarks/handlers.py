@@ -28,6 +28,7 @@ from headrace.cli.version import version
 NAME = "handlers"
 
 _TABLE_COLUMNS = 170  # where standard output is not a terminal
+_RIVAL_SECONDS_MAX = 600.0
 _READY_SECONDS_MAX = 60.0
 
 _PACKAGES = {
@@ -166,7 +167,12 @@ class HandlersBench:
                 database=str(folder / f"{part.name}-{rival}-{self._groups}.db"),
             )
             try:
-                answer = ask(entry.module, asdict(load), python=pythons[rival])
+                answer = ask(
+                    entry.module,
+                    asdict(load),
+                    python=pythons[rival],
+                    seconds_max=_RIVAL_SECONDS_MAX,
+                )
             except BenchFailed as error:
                 # The rows are about Headrace and the loop by hand; another's failure is a note.
                 if rival in (OWN, contest.LIMIT):

@@ -23,6 +23,7 @@ from headrace.protocol.compression import Codec
 
 NAME = "spark"
 _TABLE_COLUMNS = 150
+_JOB_SECONDS_MAX = 1800.0
 _QUICK_SHARE = 20
 # Micro-batches of the streaming part.
 _TRIGGERS = 4
@@ -203,11 +204,15 @@ class SparkBench:
             jars=[str(path) for path in jars] if is_connector else [],
         )
         if not part.is_cold:
-            seconds: list[float] = ask("spark_job", asdict(job))["seconds"]
+            seconds: list[float] = ask("spark_job", asdict(job), seconds_max=_JOB_SECONDS_MAX)[
+                "seconds"
+            ]
             return records / min(seconds[1:])
         with tempfile.TemporaryDirectory() as nothing_compiled:
             new = {"NUMBA_CACHE_DIR": nothing_compiled}
-            first: float = ask("spark_job", asdict(job), environment=new)["seconds"][0]
+            first: float = ask(
+                "spark_job", asdict(job), environment=new, seconds_max=_JOB_SECONDS_MAX
+            )["seconds"][0]
         return records / first
 
     def main(self, arguments: Sequence[str]) -> int:
