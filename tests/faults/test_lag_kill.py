@@ -26,6 +26,7 @@ from headrace.testing import BrokerThread
 RECORDS = 9
 # Processes are killed up to so long after the lag has changed.
 MOMENT_SECONDS = 0.5
+LONG = [pytest.mark.long, pytest.mark.timeout(1800)]
 RULES = """
 every = "100ms"
 [[rule]]
@@ -69,9 +70,6 @@ def apache_broker() -> Iterator[ApacheKafka]:
     settings = {"group.initial.rebalance.delay.ms": "0", "log.retention.ms": "-1"}
     with ApacheKafka(settings=settings) as broker:
         yield broker
-
-
-LONG = [pytest.mark.long, pytest.mark.timeout(1800)]
 
 
 @pytest.mark.parametrize(

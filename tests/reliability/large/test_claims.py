@@ -8,8 +8,8 @@ from uuid import uuid4
 
 import pytest
 from fsspec.core import url_to_fs
-from tests.hdfs import Hdfs
-from tests.s3_server import S3Server
+from tests.hdfs import hdfs
+from tests.s3_server import s3_server
 
 from headrace.reliability.errors import HandlerError
 from headrace.reliability.large.claims import (
@@ -28,20 +28,20 @@ BODY = [b"a" * 700_000, b"b" * 700_000, b"c"]
 
 
 @pytest.fixture(scope="module")
-def s3() -> Iterator[S3Server]:
-    with S3Server() as server:
-        yield server
+def s3() -> Iterator[dict[str, str]]:
+    with s3_server() as variables:
+        yield variables
 
 
 @pytest.fixture(scope="module")
-def hdfs() -> Iterator[Hdfs]:
-    with Hdfs() as cluster:
-        yield cluster
+def hdfs_url() -> Iterator[str]:
+    with hdfs() as url:
+        yield url
 
 
 @pytest.fixture
-def new_bucket(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> str:
-    for name, value in s3.environment.items():
+def new_bucket(s3: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> str:
+    for name, value in s3.items():
         monkeypatch.setenv(name, value)
     bucket = f"bodies-{uuid4().hex[:8]}"
     url_to_fs("s3://")[0].mkdir(bucket)
@@ -63,7 +63,7 @@ def claims(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Claims]:
         case "s3":
             url = request.getfixturevalue("new_bucket")
         case "hdfs":
-            url = f"{request.getfixturevalue('hdfs').url}/{tmp_path.name}"
+            url = f"{request.getfixturevalue('hdfs_url')}/{tmp_path.name}"
         case database:
             url = request.getfixturevalue("new_database")(database)
     opened = open_claims(url)
