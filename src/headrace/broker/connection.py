@@ -309,8 +309,10 @@ class Connection(asyncio.BufferedProtocol):
         if not self._parsing:
             if self._ready:
                 self._write_ready()
-            self.proceed()
-            self._close_if_finished()
+            if self._tail or self._reading_paused or replies:
+                self.proceed()
+            if self._finishing:
+                self._close_if_finished()
 
     def _write_ready(self) -> None:
         ready = self._ready
