@@ -13,6 +13,7 @@ from headrace.spark.hadoop_files import HadoopFiles
 from headrace.spark.kept_rows import keep, may_change
 from headrace.spark.pins import Pin, hold, plan_fingerprint, plan_text
 from headrace.spark.pipeline_errors import PlanChanged
+from headrace.spark.plan_keys import are_settled
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -63,8 +64,31 @@ def test_rows_that_another_run_could_change_are_told_from_the_others(
     ):
         assert changes(changing)
         assert changes(changing, is_by_key=True)
+    assert changes(stream.limit(3), is_by_key=True)
     assert changes(stream.groupBy("k").sum("v"))
     assert not changes(stream.groupBy("k").sum("v"), is_by_key=True)
+
+
+def test_a_key_is_settled_that_single_records_make(spark: SparkSession, tmp_path: Path) -> None:
+    stream = spark.readStream.schema("k STRING, v DOUBLE, at TIMESTAMP").json(str(tmp_path))
+
+    def is_settled(rows: DataFrame, *names: str) -> bool:
+        return are_settled(rows._jdf.queryExecution().analyzed(), names)
+
+    window = f.window("at", "1 minute")
+    counts = stream.withWatermark("at", "1 minute").groupBy(window, "k").count()
+    named = counts.select(f.concat("k", f.col("window.start").cast("string")).alias("key"), "count")
+    assert is_settled(stream, "k", "V")
+    assert is_settled(counts, "k", "window")
+    assert is_settled(named, "key")
+    assert not is_settled(named, "key", "count")
+    leaders = stream.groupBy("k").agg(f.max_by("k", "v").alias("leader"))
+    assert is_settled(leaders, "k")
+    assert not is_settled(leaders.select(f.upper("leader").alias("key")), "key")
+    # What cannot be followed is not trusted.
+    assert not is_settled(stream.union(stream), "k")
+    grouped = stream.groupBy("k").applyInPandas(lambda frame: frame, stream.schema)
+    assert not is_settled(grouped, "k")
 
 
 def test_kept_rows_are_those_of_the_first_run(spark: SparkSession, tmp_path: Path) -> None:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from headrace.spark.batch_ids import pass_over
 from headrace.spark.hadoop_files import HadoopFiles
+from headrace.spark.plan_keys import each_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 FOLDER = "headrace-rows"
 # Leaves of a plan that do not stream and are always the same.
 _CONSTANT = ("LocalRelation", "OneRowRelation", "Range")
-# What these make of rows may depend on the order in which the rows come; the first chooses among
+# What these make of rows may depend on the order in which the rows come; the first choose among
 # whole rows, the others compute values for a key.
-_CHOOSES = re.compile(r"\bDeduplicate\w*")
+_CHOOSES = re.compile(r"\b(Deduplicate\w*|GlobalLimit|LocalLimit|Offset|Tail|Sample)\b")
 _BY_ORDER = re.compile(r"\b(Aggregate|Window|\w*Groups?\w*|TransformWith\w+)\b")
 
 
@@ -31,10 +31,10 @@ def may_change(plan: Any, text: str, *, is_by_key: bool) -> bool:
 
     Python functions are taken at their word that the same arguments give the same result.
     """
-    for each in (plan, *_each(plan.subqueriesAll())):
+    for each in (plan, *each_of(plan.subqueriesAll())):
         if not each.deterministic():
             return True
-        leaves = [leaf for leaf in _each(each.collectLeaves()) if not leaf.isStreaming()]
+        leaves = [leaf for leaf in each_of(each.collectLeaves()) if not leaf.isStreaming()]
         if any(leaf.nodeName() not in _CONSTANT for leaf in leaves):
             return True
     return bool(_CHOOSES.search(text) or (not is_by_key and _BY_ORDER.search(text)))
@@ -54,8 +54,3 @@ def keep(rows: DataFrame, checkpoint: str, batch: int) -> DataFrame:
         rows.write.parquet(aside)
         files.move(aside, target)
     return rows.sparkSession.read.schema(rows.schema).parquet(target)
-
-
-def _each(found: Any) -> Iterator[Any]:
-    for index in range(found.size()):
-        yield found.apply(index)

@@ -7,10 +7,16 @@ that was interrupted has to be run again before that.
 
 from __future__ import annotations
 
-from headrace.protocol.api.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from headrace.protocol.api.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestTopic,
+    OffsetFetchResponse,
+)
 from headrace.spark.pipeline_errors import CheckpointTooOld
 
 PREFIX = "headrace.sink"
+# A marker is an offset of this partition of the topic, whichever partitions the rows go to.
+MARKED_PARTITION = 0
 # The last version that asks for one group; it is also the first that waits for open transactions.
 FETCH_ONE_VERSION = 7
 
@@ -33,9 +39,14 @@ def is_written(marker: int | None, batch: int) -> bool:
     return marker == batch
 
 
-def marker_request(name: str) -> OffsetFetchRequest:
-    """Asks the group's coordinator for a marker; what an open transaction holds is refused."""
-    return OffsetFetchRequest(group_id=name, topics=None, require_stable=True)
+def marker_request(name: str, topic: str | None) -> OffsetFetchRequest:
+    """Asks the group's coordinator for a marker; what an open transaction holds is refused.
+
+    For that its place is named where it is known: of all places, a broker tells those that have an
+    offset, and one whose first is about to be committed is not among them.
+    """
+    places = topic and [OffsetFetchRequestTopic(name=topic, partition_indexes=[MARKED_PARTITION])]
+    return OffsetFetchRequest(group_id=name, topics=places or None, require_stable=True)
 
 
 def marked(answer: OffsetFetchResponse) -> int | None:

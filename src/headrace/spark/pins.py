@@ -19,6 +19,7 @@ from headrace.spark.batch_ids import query_of
 from headrace.spark.hadoop_files import HadoopFiles
 from headrace.spark.kept_rows import keep, may_change
 from headrace.spark.pipeline_errors import PlanChanged, SinkError
+from headrace.spark.plan_keys import are_settled
 from headrace.spark.sessions import activate
 from headrace.spark.way_back import by_batches
 
@@ -161,8 +162,10 @@ def exactly_once(
     topic = by_name.get("topic", BY_ROW)
     pin = Pin(tasks, tuple(map(str, columns)), plan_fingerprint(text), topic)
     hold(HadoopFiles(rows.sparkSession), checkpoint, pin, repin=repin)
-    # A key's rows go to its task whatever they hold; what is parted by itself must not change.
-    is_by_key = all(isinstance(name, str) and name != "value" for name in columns)
+    # A key's rows go to its task whatever else they hold; what is parted by itself, or by what was
+    # computed over several rows, must not change.
+    named = [name for name in columns if isinstance(name, str) and name != "value"]
+    is_by_key = len(named) == len(columns) and are_settled(plan, named)
     must_keep = may_change(plan, text, is_by_key=is_by_key)
 
     def write(part: DataFrame, batch: int) -> None:

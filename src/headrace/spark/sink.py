@@ -130,7 +130,7 @@ def write_once(
     if first is None:
         return Written(task, 0, is_repeat=False)
     with SinkTransaction(options.settings, marker_name(query, task, options.topic)) as transaction:
-        if is_written(transaction.marker(), batch):
+        if is_written(transaction.marker(options.topic), batch):
             # Spark wants its rows taken, and the next task of this process begins after them.
             for _ in parts:
                 pass

@@ -37,7 +37,13 @@ from headrace.protocol.api.txn_offset_commit import (
 from headrace.protocol.compression import Codec
 from headrace.protocol.errors import ErrorCode, KafkaError
 from headrace.protocol.schema import Message
-from headrace.spark.markers import FETCH_ONE_VERSION, marked, marker_error, marker_request
+from headrace.spark.markers import (
+    FETCH_ONE_VERSION,
+    MARKED_PARTITION,
+    marked,
+    marker_error,
+    marker_request,
+)
 from headrace.spark.pipeline_errors import SinkError
 from headrace.spark.record_batches import BATCH_BYTES, Producing, build
 from headrace.spark.sink_sending import Sending
@@ -88,10 +94,13 @@ class SinkTransaction:
         limit_bytes = int(settings.get("batch.size", BATCH_BYTES))
         self._sending = Sending(self._cluster, self._who, name, min(limit_bytes, BATCH_BYTES))
 
-    def marker(self) -> int | None:
-        """The batch that was last committed under this name, or None."""
+    def marker(self, topic: str | None) -> int | None:
+        """The batch that was last committed under this name, or None.
+
+        `topic` is the one that all rows go to, if there is one.
+        """
         answer = self._coordinated(
-            marker_request(self._name),
+            marker_request(self._name, topic),
             OffsetFetchResponse,
             marker_error,
             CoordinatorOf.GROUP,
@@ -109,7 +118,7 @@ class SinkTransaction:
             self._flush()
 
     def commit(self, topic: str, batch: int) -> None:
-        """Commit the records with the marker, at partition 0 of a topic of theirs; durable."""
+        """Commit the records with the marker, at a partition of a topic of theirs; durable."""
         self._flush()
         self._patiently(self._sending.settle)
         group = self._name
@@ -119,7 +128,7 @@ class SinkTransaction:
             lambda answer: answer.error_code,
         )
         marker = TxnOffsetCommitRequestPartition(
-            partition_index=0, committed_offset=batch, committed_metadata=""
+            partition_index=MARKED_PARTITION, committed_offset=batch, committed_metadata=""
         )
         self._coordinated(
             TxnOffsetCommitRequest(
