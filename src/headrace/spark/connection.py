@@ -69,14 +69,22 @@ def read_connection(options: Mapping[str, str]) -> tuple[Connection, dict[str, s
         config, _ = read(kafka, "consumer")
     except UnknownSetting as problem:
         raise OptionError(str(problem), "it was given as kafka.*") from None
-    for name in _FILES_ONLY.keys() & config.keys():
-        raise OptionError(f"{PREFIX}{name} cannot be used by the source", _FILES_ONLY[name])
+    insecurity = what_is_insecure(config)
+    if insecurity is not None:
+        raise OptionError(*insecurity)
+    servers = tuple(map(_server, filter(None, kafka["bootstrap.servers"].split(","))))
+    return Connection(servers, _texts(config)), kafka
+
+
+def what_is_insecure(config: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Why connections cannot be secured as a client's settings say, and what to do about it."""
+    for name in sorted(_FILES_ONLY.keys() & config.keys()):
+        return f"{PREFIX}{name} cannot be used here", _FILES_ONLY[name]
     try:
         Security(_texts(config))
     except ValueError as problem:
-        raise OptionError(str(problem), "given as kafka.*") from None
-    servers = tuple(map(_server, filter(None, kafka["bootstrap.servers"].split(","))))
-    return Connection(servers, _texts(config)), kafka
+        return str(problem), "given as kafka.*"
+    return None
 
 
 def _texts(config: Mapping[str, Any]) -> dict[str, str]:

@@ -7,8 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from headrace.client.addresses import parse_servers
 from headrace.client.errors import UnknownSetting
 from headrace.client.settings import translate
+from headrace.protocol.compression import Codec
+from headrace.spark.connection import what_is_insecure
 from headrace.spark.pipeline_errors import SinkError
 
 if TYPE_CHECKING:
@@ -20,12 +23,16 @@ TRANSACTION_TIMEOUT_MS = 300_000
 NAMES = ("bootstrap", "topic", "id", "batch")
 # Those that Spark itself takes and hands on, and those of the official connector without effect.
 PASSED_OVER = frozenset(("checkpointlocation", "path", "queryname", "includeheaders"))
-# What the sink sets itself: with another value, rows could be lost or doubled.
+# What the sink does anyhow, as it may be said: otherwise rows could be lost or doubled.
 FIXED = {
-    "enable.idempotence": "true",
-    "acks": "all",
+    "enable.idempotence": ("true",),
+    "acks": ("all", "-1"),
 }
-_REFUSED = ("transactional.id", "key.serializer", "value.serializer", *FIXED)
+_REFUSED = (
+    "transactional.id", "key.serializer", "value.serializer", "interceptor.classes",
+    "partitioner.class", "partitioner.ignore.keys",
+)  # fmt: skip
+_NUMBERS = ("transaction.timeout.ms", "batch.size", "compression.level")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +54,8 @@ def read_options(given: Mapping[str, str]) -> SinkOptions:
     for name in options:
         if not name.startswith(KAFKA) and name not in NAMES and name not in PASSED_OVER:
             raise SinkError(f"the sink has no option {name!r}", _near(name))
-    for name in _REFUSED:
-        if name in kafka:
+    for name, value in kafka.items():
+        if name in _REFUSED or (name in FIXED and value.lower() not in FIXED[name]):
             raise SinkError(
                 f"{KAFKA}{name} cannot be changed", "the sink needs its own to be exact"
             )
@@ -60,12 +67,36 @@ def read_options(given: Mapping[str, str]) -> SinkOptions:
         settings = translate(kafka, "producer")
     except UnknownSetting as problem:
         raise SinkError(str(problem), f"settings of a producer go with {KAFKA} before") from None
+    settings = {"transaction.timeout.ms": TRANSACTION_TIMEOUT_MS, **settings}
+    _check_values(settings)
     return SinkOptions(
-        {"transaction.timeout.ms": str(TRANSACTION_TIMEOUT_MS), **settings, **FIXED},
+        {
+            **{name: str(value) for name, value in settings.items()},
+            **{name: words[0] for name, words in FIXED.items()},
+        },
         options.get("topic") or None,
         options.get("id") or None,
         _batch(options),
     )
+
+
+def _check_values(settings: Mapping[str, object]) -> None:
+    """SinkError for what a task would fail at, again and again."""
+    insecurity = what_is_insecure(settings)
+    if insecurity is not None:
+        raise SinkError(*insecurity)
+    try:
+        parse_servers(str(settings["bootstrap.servers"]))
+    except ValueError as problem:
+        raise SinkError(str(problem), f'.option("{BOOTSTRAP}", "HOST:PORT")') from None
+    codec = str(settings.get("compression.type", "none"))
+    if codec.upper() not in Codec.__members__:
+        known = ", ".join(name.lower() for name in Codec.__members__)
+        raise SinkError(f"{KAFKA}compression.type {codec!r} is not known", f"one of {known}")
+    for name in _NUMBERS:
+        given = str(settings.get(name, "0"))
+        if not given.removeprefix("-").isdecimal():
+            raise SinkError(f"{KAFKA}{name} {given!r} is not a number", "give a whole number")
 
 
 def _batch(options: Mapping[str, str]) -> int:
