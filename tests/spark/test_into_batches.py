@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -80,6 +81,22 @@ def test_keys_replace_rows_and_deletes_remove_them(spark: SparkSession, url: str
     ]
     with pytest.raises(CheckpointTooOld):
         write(spark.createDataFrame(second, schema), 0)
+
+
+def test_rows_are_deleted_by_a_time_wherever_the_clock_is(
+    spark: SparkSession, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", "Asia/Kolkata")
+    time.tzset()
+    try:
+        write = into_sql(url, "starts", keys=["began"], deletes="gone", name="test")
+        rows = spark.sql("SELECT timestamp_seconds(id) AS began, false AS gone FROM range(3)")
+        write(rows, 0)
+        write(rows.where("began < timestamp_seconds(2)").selectExpr("began", "true AS gone"), 1)
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert query(url, "SELECT count(*) FROM starts") == [(1,)]
 
 
 def test_who_writes_the_same_batch_at_the_same_time_writes_it_once(

@@ -146,7 +146,10 @@ class SqlTarget:
             if gone:
                 connection.execute(
                     self._deletion(),
-                    [{f"key_{key}": row[key] for key in self._keys} for row in gone],
+                    [
+                        {f"key_{key}": values[key] for key in self._keys}
+                        for values in (to_values(row, self._table) for row in gone)
+                    ],
                 )
 
     def _check_keys(self, row: Row) -> None:
