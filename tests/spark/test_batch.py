@@ -128,6 +128,10 @@ def test_records_deleted_after_planning(kafka: Kafka, topic: str) -> None:
 
 
 def test_an_end_that_is_not_there(kafka: Kafka, topic: str) -> None:
+    given = {"assign": f'{{"{topic}": [0]}}', "startingOffsets": f'{{"{topic}": {{"0": 50}}}}'}
+    with pytest.raises(DataLoss, match=r"startingOffsets: .* ends at 10, before 50"):
+        reader(kafka, **given).partitions()
+    assert offsets(reader(kafka, failOnDataLoss="false", **given)) == []
     given = {"assign": f'{{"{topic}": [0]}}', "endingOffsets": f'{{"{topic}": {{"0": 50}}}}'}
     with pytest.raises(DataLoss, match="ends at 10, before 50"):
         reader(kafka, **given).partitions()

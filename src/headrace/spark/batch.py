@@ -31,13 +31,14 @@ class BatchReader(DataSourceReader):
             start = logs.resolve(options.start(EARLIEST), places, "startingOffsets")
             end = logs.resolve(options.ending or Position(LATEST), places, "endingOffsets")
             latest = logs.latest(places)
-        beyond = [place for place in places if end[place] > latest[place]]
-        if beyond and options.fails_on_data_loss:
-            topic, partition = beyond[0]
-            raise DataLoss(
-                f"endingOffsets: {topic}/{partition} ends at {latest[topic, partition]}, "
-                f"before {end[topic, partition]}"
-            )
+        for option, given in (("startingOffsets", start), ("endingOffsets", end)):
+            beyond = [place for place in places if given[place] > latest[place]]
+            if beyond and options.fails_on_data_loss:
+                topic, partition = beyond[0]
+                raise DataLoss(
+                    f"{option}: {topic}/{partition} ends at {latest[topic, partition]}, "
+                    f"before {given[topic, partition]}"
+                )
         ranges = [
             Range(
                 topic, number, start[topic, number], min(end[topic, number], latest[topic, number])
