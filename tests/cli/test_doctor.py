@@ -39,13 +39,22 @@ def test_java_is_needed_only_for_spark(
     class Told:
         stderr = told
 
+    monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setattr(shutil, "which", lambda _: "/bin/java")
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: Told())
     fine, text = doctor._java(is_needed)
     assert (fine, finding in text) == (is_fine, True)
 
 
+def test_java_is_looked_for_where_spark_looks_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", "/no/such/java")
+    fine, text = doctor._java(True)
+    assert not fine
+    assert "/no/such/java/bin/java" in text
+
+
 def test_a_missing_java_is_named_with_its_cure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setattr(shutil, "which", lambda _: None)
     assert doctor._java(True) == (
         False,

@@ -107,7 +107,8 @@ def _java(is_needed: bool) -> Verdict:
     advice = f"install {JAVA_WANTED} or newer: apt-get install default-jre-headless"
     if not is_needed:
         advice = f"only pipelines on Spark want {JAVA_WANTED} or newer"
-    program = shutil.which("java")
+    home = environment.java_home()
+    program = shutil.which("java") if home is None else str(home / "bin" / "java")
     if program is None:
         return not is_needed, f"not found; {advice}"
     try:

@@ -42,6 +42,12 @@ def spark_home(environ: Mapping[str, str] = os.environ) -> str | None:
     return environ.get(SPARK_HOME) or None
 
 
+def java_home(environ: Mapping[str, str] = os.environ) -> Path | None:
+    """Where Java is, if that was said; Spark looks there before it looks along the path."""
+    given = environ.get("JAVA_HOME")
+    return Path(given) if given else None
+
+
 @contextmanager
 def with_spark_home(home: Path) -> Iterator[None]:
     """Say where Spark is to what starts meanwhile."""
