@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from tests.client.kafkas import Kafka
 
 from headrace import cli
+from headrace.cli import pipeline_running
+from headrace.cli.errors import CliError
+from headrace.spark import hadoop_files, sessions
 from headrace.spark.homes import Home
+from headrace.spark.runner import Runner
 
 CODE = """
 from headrace.spark import Folder, pipeline
@@ -19,6 +24,10 @@ def copied(events):
 
 @pipeline(source=["in"][0], sink=Folder("kept"))
 def kept(events):
+    return events
+
+@pipeline(source="in", sink="news", version=2, start="latest")
+def news(events):
     return events
 """
 
@@ -60,8 +69,8 @@ def test_states_are_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         (["run", "MODULE:copied", "-b", "127.0.0.1:1"], "no broker answers"),
         (["replay", "MODULE:copied", "-b", "KAFKA", "--window", "1-5"], "01:00-05:00"),
         (["compare", "MODULE:copied", "-b", "KAFKA"], "no version of copied is live"),
-        (["switch", "MODULE:copied", "-b", "KAFKA"], "there is no topic out.v2"),
-        (["switch", "MODULE:kept", "-b", "KAFKA"], "there is no folder"),
+        (["switch", "MODULE:copied", "-b", "KAFKA", "--force"], "there is no topic out.v2"),
+        (["switch", "MODULE:kept", "-b", "KAFKA", "--force"], "there is no folder"),
     ],
 )
 def test_what_goes_wrong_is_said_in_a_line(
@@ -89,7 +98,11 @@ def test_a_folder_is_switched_and_dropped(
         (tmp_path / "kept" / version).mkdir(parents=True)
     there = ["-b", headrace_kafka.bootstrap, "--home", str(tmp_path / "home")]
     for version in ("1", "2"):
-        assert cli.run(["pipeline", "switch", f"{module}:kept", "--to", version, *there]) == 0
+        switch = ["pipeline", "switch", f"{module}:kept", "--to", version, *there]
+        assert cli.run(switch) == 1
+        assert "nobody can say whether it has come to its end" in capsys.readouterr().err
+        Home(tmp_path / "home", "kept", int(version)).write_state({"state": "stopped"})
+        assert cli.run(switch) == 0
         assert (tmp_path / "kept" / "live").resolve().name == f"v{version}"
     kept = Home(tmp_path / "home", "kept", 1)
     elsewhere = tmp_path / "elsewhere" / "v1"
@@ -97,6 +110,9 @@ def test_a_folder_is_switched_and_dropped(
         checkpoint.mkdir(parents=True)
     kept.write_state({"state": "finished", "checkpoint": str(elsewhere)})
     drop = ["pipeline", "drop", f"{module}:kept", *there, "--version"]
+    with kept.held():
+        assert cli.run([*drop, "1"]) == 1
+    assert "runs already" in capsys.readouterr().err
     assert cli.run([*drop, "2"]) == 1
     assert "is live" in capsys.readouterr().err
     assert cli.run([*drop, "1"]) == 0
@@ -120,3 +136,45 @@ def test_half_a_version_is_neither_run_nor_made_live(
     assert "has not come to its end: it is stopped" in capsys.readouterr().err
     assert cli.run(["pipeline", "switch", *target, "--force"]) == 0
     assert (tmp_path / "kept" / "live").resolve().name == "v1"
+
+
+class NoSpark:
+    """Stands in where Spark is not what is asked about."""
+
+    def stop(self) -> None:
+        pass
+
+
+def test_only_a_replay_reads_what_was_there_before(
+    module: str, headrace_kafka: Kafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = []
+
+    def run(runner: Runner, _: object) -> None:
+        begun.append((runner._pipeline.start, runner._pipeline.version))
+        runner._home.write_state({"state": "finished"})
+
+    monkeypatch.setattr(Runner, "run", run)
+    monkeypatch.setattr(sessions, "open_session", lambda *_: NoSpark())
+    monkeypatch.setattr(pipeline_running, "_prepare", lambda *_: None)
+    target = [f"{module}:news", "-b", headrace_kafka.bootstrap, "--home", str(tmp_path / "home")]
+    assert cli.run(["pipeline", "replay", *target]) == 0
+    assert cli.run(["pipeline", "run", *target]) == 0
+    assert begun == [("earliest", 2), ("latest", 2)]
+
+
+def test_an_empty_checkpoint_beside_the_one_in_use_is_refused(
+    module: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class NoFiles:
+        def __init__(self, _: object) -> None:
+            pass
+
+        def names(self, _: str) -> list[str]:
+            return []
+
+    monkeypatch.setattr(hadoop_files, "HadoopFiles", NoFiles)
+    pipeline = pipeline_running.load_pipeline(f"{module}:news")
+    known = {"checkpoint": "hdfs://c/news/v2", "batch": 7}
+    with pytest.raises(CliError, match="checkpoint at hdfs://c/news/v2, and from an empty one"):
+        pipeline_running._prepare(pipeline, cast(Any, NoSpark()), "/here", {}, known)

@@ -77,6 +77,24 @@ def test_what_cannot_work_is_refused_where_it_is_written(given: Any, words: str)
         ({"bootstrap": "a:1", "topik": "x"}, "did you mean topic"),
         ({"bootstrap": "a:1", "kafka.acks": "1"}, "cannot be changed"),
         ({"bootstrap": "a:1", "kafka.transactional.id": "x"}, "cannot be changed"),
+        ({"bootstrap": "a:1", "kafka.enable.idempotence": "false"}, "cannot be changed"),
+        ({"bootstrap": "a:1", "kafka.partitioner.class": "x.Y"}, "cannot be changed"),
+        ({"bootstrap": "a:b"}, "'a:b' is not HOST:PORT"),
+        ({"bootstrap": "a:1", "kafka.compression.type": "brotli"}, "gzip, snappy, lz4, zstd"),
+        ({"bootstrap": "a:1", "kafka.transaction.timeout.ms": "5m"}, "'5m' is not a number"),
+        ({"bootstrap": "a:1", "kafka.security.protocol": "tls"}, "security.protocol 'tls'"),
+        (
+            {
+                "bootstrap": "a:1",
+                "kafka.security.protocol": "SASL_SSL",
+                "kafka.sasl.mechanism": "GSSAPI",
+            },
+            "sasl.mechanism 'GSSAPI'",
+        ),
+        (
+            {"bootstrap": "a:1", "kafka.ssl.truststore.certificates": "-----BEGIN"},
+            "kafka.ssl.ca.location names a file",
+        ),
         ({"bootstrap": "a:1", "kafka.lingerms": "1"}, "linger.ms"),
     ],
 )
@@ -92,6 +110,9 @@ def test_options_go_by_the_official_names() -> None:
             "topic": "out",
             "kafka.compression.type": "lz4",
             "kafka.transaction.timeout.ms": "60000",
+            # As the sink does anyhow.
+            "kafka.acks": "-1",
+            "kafka.enable.idempotence": "true",
             "checkpointlocation": "/c",
         }
     )
@@ -100,6 +121,14 @@ def test_options_go_by_the_official_names() -> None:
     assert options.settings["compression.type"] == "lz4"
     assert options.settings["transaction.timeout.ms"] == "60000"
     assert options.settings["acks"] == "all"
+
+
+def test_a_replay_reads_all_there_is() -> None:
+    made = define(start="latest", options={"startingTimestamp": "5", "failOnDataLoss": "false"})
+    replayed = made.from_zero()
+    assert replayed.start == "earliest"
+    assert replayed.options == {"failOnDataLoss": "false"}
+    assert (replayed.name, replayed.sink, replayed.version) == (made.name, made.sink, made.version)
 
 
 def test_settings_of_clients_go_to_the_side_that_knows_them() -> None:

@@ -1,4 +1,5 @@
-"""The source on Spark 4.1, which has neither admission control nor the end of available data."""
+"""Source, sink and pipelines on Spark 4.1, which has neither admission control nor the end of
+available data."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ from tests.jars import CACHE
 
 ROOT = Path(__file__).parents[2]
 WANTED = "pyspark>=4.1,<4.2"
-TIMEOUT_SECONDS = 1500
+TIMEOUT_SECONDS = 3600
+FILES = ("source", "sink", "sink_writes", "pins", "into_batches", "pipelines")
 
 
 def older_spark() -> Path:
@@ -34,16 +36,17 @@ def older_spark() -> Path:
 
 @pytest.mark.long
 @pytest.mark.timeout(TIMEOUT_SECONDS + 300)
-def test_the_source_on_spark_4_1() -> None:
+def test_source_sink_and_pipelines_on_spark_4_1() -> None:
     done = subprocess.run(
         [
             sys.executable,
             "-m",
             "pytest",
             "-q",
+            "--long",
             "-p",
             "no:cacheprovider",
-            "tests/spark/test_source.py",
+            *(f"tests/spark/test_{name}.py" for name in FILES),
         ],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(older_spark())},

@@ -44,7 +44,7 @@ def doubled(events: DataFrame) -> DataFrame:
     return events.selectExpr("user", "amount * 2 AS amount")
 
 
-def define(source: str, output: str, function: Any = doubled, **more: Any) -> Pipeline:
+def define(source: Any, output: str, function: Any = doubled, **more: Any) -> Pipeline:
     given = {"value": VALUE, "tasks": 2, "sink": Topic(output, key="user"), **more}
     return pipeline(source=source, **given)(function)
 
@@ -229,6 +229,37 @@ def test_a_new_version_is_replayed_compared_and_switched_to(
     drop_output(new.sink, 1, where)
     until(lambda: not output_exists(new.sink, 1, where))
     assert output_exists(new.sink, 2, where)
+
+
+def test_a_bounded_run_reads_all_in_small_batches(
+    spark: SparkSession, headrace_kafka: Kafka, tmp_path: Path
+) -> None:
+    kafka = headrace_kafka
+    source, sink = kafka.topic("small"), kafka.topic("small-out")
+    made = define(source, sink, options={"maxOffsetsPerTrigger": "4"})
+    for first in (0, 10):
+        rows = [{"user": f"u{number}", "amount": number} for number in range(first, first + 10)]
+        send(kafka, source, rows)
+        assert run_pipeline(spark, kafka, made, tmp_path)["state"] == "finished"
+        assert len(kafka.read(sink, first + 10)) == first + 10
+
+
+def test_a_run_with_a_rate_ends_where_only_some_sources_are_typed(
+    spark: SparkSession, headrace_kafka: Kafka, tmp_path: Path
+) -> None:
+    kafka = headrace_kafka
+    typed, plain, sink = kafka.topic("typed"), kafka.topic("plain"), kafka.topic("both")
+    for topic in (typed, plain):
+        send(kafka, topic, [{"user": topic, "amount": number} for number in range(3)])
+
+    def both(typed: DataFrame, plain: DataFrame) -> DataFrame:
+        rows = plain.selectExpr("CAST(value AS STRING) AS value", "'plain' AS user")
+        return typed.selectExpr("to_json(struct(user, amount)) AS value", "user").union(rows)
+
+    source = {"typed": Source(typed, VALUE), "plain": Source(plain)}
+    made = define(source, sink, both, value=None)
+    assert run_pipeline(spark, kafka, made, tmp_path, per_second=100)["state"] == "finished"
+    assert len(kafka.read(sink, 6)) == 6
 
 
 def test_what_cannot_run_says_why(

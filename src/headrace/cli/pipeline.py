@@ -58,7 +58,7 @@ def run(
     The first version that ever runs becomes the live one.
     """
     options = RunOptions(bootstrap, property, master, conf, connector, checkpoints, repin, home)
-    run_pipeline(target, options, to_end=once, per_second=rate, window=None, first_is_live=True)
+    run_pipeline(target, options, to_end=once, per_second=rate, window=None, is_replay=False)
 
 
 @app.command("list")

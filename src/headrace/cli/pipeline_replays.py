@@ -73,7 +73,7 @@ def replay(
                 "a replay is of a new version: raise version= in @pipeline",
             )
     options = RunOptions(bootstrap, property, master, conf, connector, checkpoints, repin, home)
-    run_pipeline(target, options, to_end=True, per_second=rate, window=hours, first_is_live=False)
+    run_pipeline(target, options, to_end=True, per_second=rate, window=hours, is_replay=True)
 
 
 def compare(
@@ -139,6 +139,12 @@ def switch(
         from headrace.spark.sinks import describe
 
         known = Home(home, pipeline.name, version).state()
+        if "state" not in known and not force:
+            raise CliError(
+                f"version {version} of {pipeline.name} has not run from {home}, "
+                "so nobody can say whether it has come to its end",
+                "--home names where it ran; --force switches to what there is",
+            )
         if known.get("is_bounded") and known["state"] != "finished" and not force:
             raise CliError(
                 f"the replay of version {version} has not come to its end: it is {known['state']}",
@@ -180,19 +186,15 @@ def drop(
                 f"version {version} of {pipeline.name} is live", "switch to another one first"
             )
         kept = Home(home, pipeline.name, version)
-        if kept.is_running:
-            raise CliError(
-                f"version {version} of {pipeline.name} runs",
-                f"headrace pipeline stop {pipeline.name} --version {version}",
-            )
-        # The checkpoint goes first: with it and without its output, a run would pass over all
-        # that was read. Until both are gone, nobody runs this version.
-        checkpoint = kept.state().get("checkpoint", kept.checkpoint)
-        kept.write_state({"state": DROPPING, "checkpoint": checkpoint})
-        for each in (checkpoint, letters_checkpoint(checkpoint)):
-            remove_folder(each)
-        drop_output(pipeline.sink, version, where)
-        shutil.rmtree(kept.folder, ignore_errors=True)
+        with kept.held():
+            # The checkpoint goes first: with it and without its output, a run would pass over all
+            # that was read. Until both are gone, nobody runs this version.
+            checkpoint = kept.state().get("checkpoint", kept.checkpoint)
+            kept.write_state({"state": DROPPING, "checkpoint": checkpoint})
+            for each in (checkpoint, letters_checkpoint(checkpoint)):
+                remove_folder(each)
+            drop_output(pipeline.sink, version, where)
+            shutil.rmtree(kept.folder, ignore_errors=True)
         print(f"dropped {describe(pipeline.sink, version)}")
 
 

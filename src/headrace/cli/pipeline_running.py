@@ -48,10 +48,14 @@ def run_pipeline(
     to_end: bool,
     per_second: float | None,
     window: Window | None,
-    first_is_live: bool,
+    is_replay: bool,
 ) -> None:
-    """Run a pipeline in this process until it ends or is stopped."""
-    pipeline = load_pipeline(target)
+    """Run a pipeline in this process until it ends or is stopped.
+
+    A replay reads all that its topics hold, and makes nothing live.
+    """
+    defined = load_pipeline(target)
+    pipeline = defined.from_zero() if is_replay else defined
     check_reachable(options.bootstrap)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     # Py4J tells of every call that is cut short by a stop.
@@ -67,11 +71,6 @@ def run_pipeline(
 
         settings = {name: str(each) for name, each in parse_pairs(options.property, "-X").items()}
         home = Home(options.home, pipeline.name, pipeline.version)
-        if home.state().get("state") == DROPPING:
-            raise CliError(
-                f"version {home.version} of {home.name} is half dropped",
-                f"headrace pipeline drop {target} --version {home.version} ends it",
-            )
         where = {"bootstrap.servers": options.bootstrap, **shared_by_both(settings)}
         base = options.checkpoints
         start = Start(
@@ -84,17 +83,23 @@ def run_pipeline(
             options.repin,
         )
         with home.held(), _progress_bar(to_end) as on_progress:
+            known = home.state()
+            if known.get("state") == DROPPING:
+                raise CliError(
+                    f"version {home.version} of {home.name} is half dropped",
+                    f"headrace pipeline drop {target} --version {home.version} ends it",
+                )
             runner = Runner(pipeline, start, home, window=window, on_progress=on_progress)
             on_stop(runner.request_stop)
             spark = open_session(pipeline.name, options.master, dict(_confs(options.conf)))
             _send_along(pipeline)
             try:
-                _prepare(pipeline, spark, start.checkpoint, where)
+                _prepare(pipeline, spark, start.checkpoint, where, known)
                 output = describe(pipeline.sink, pipeline.version)
                 print(
                     f"running {pipeline.name} version {pipeline.version} into {output}", flush=True
                 )
-                if first_is_live and live_version(where, pipeline.sink) is None:
+                if not is_replay and live_version(where, pipeline.sink) is None:
                     runner.on_first_batch = lambda: make_live(
                         where, pipeline.sink, pipeline.version
                     )
@@ -145,7 +150,11 @@ def pipeline_errors() -> Iterator[None]:
 
 
 def _prepare(
-    pipeline: Pipeline, spark: SparkSession, checkpoint: str, where: dict[str, str]
+    pipeline: Pipeline,
+    spark: SparkSession,
+    checkpoint: str,
+    where: dict[str, str],
+    known: dict[str, Any],
 ) -> None:
     """Make the topics that are written to, unless they were there once: then they are missed."""
     from headrace.spark.hadoop_files import HadoopFiles
@@ -158,6 +167,13 @@ def _prepare(
             f"{describe(pipeline.sink, pipeline.version)} is gone, "
             "and its checkpoint says what was written to it",
             "restore it, or raise version= in @pipeline and replay into a new one",
+        )
+    before = known.get("checkpoint", checkpoint)
+    if not has_written and before != checkpoint and known.get("batch", -1) >= 0:
+        raise CliError(
+            f"version {pipeline.version} of {pipeline.name} has its checkpoint at {before}, "
+            f"and from an empty one at {checkpoint} it would write all of it again",
+            "give --checkpoints as before, or raise version= in @pipeline",
         )
     make_topics(pipeline, where)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from headrace.spark.pipeline_errors import PipelineError
@@ -61,6 +61,15 @@ class Pipeline:
     def __call__(self, *frames: Any, **named: Any) -> Any:
         """Apply it to DataFrames, as in a test of it."""
         return self.function(*frames, **named)
+
+    def from_zero(self) -> Pipeline:
+        """The same pipeline over all that its topics hold, wherever it begins otherwise."""
+        options = {
+            name: each
+            for name, each in self.options.items()
+            if not name.lower().startswith("starting")
+        }
+        return replace(self, start="earliest", options=options)
 
 
 def pipeline(

@@ -43,7 +43,7 @@ class Home:
             except BlockingIOError:
                 raise PipelineError(
                     f"{self.name} version {self.version} runs already",
-                    f"headrace pipeline stop {self.name}",
+                    f"headrace pipeline stop {self.name} --version {self.version}",
                 ) from None
             (self.folder / STOP).unlink(missing_ok=True)
             yield

@@ -26,7 +26,10 @@ try:
         SupportsTriggerAvailableNow,
     )
 
+    HAS_ADMISSION = True
 except ImportError:
+    HAS_ADMISSION = False
+
     # Spark 4.1 has no hooks for admission: the reader keeps its own cap.
     class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
         """Stands in for the hook of Spark 4.2."""
