@@ -107,9 +107,8 @@ def test_a_backlog_is_read_in_batches_that_a_bar_can_follow(
 
 
 def test_rows_that_change_between_two_runs_of_a_batch_are_neither_lost_nor_doubled(
-    spark: SparkSession, headrace_kafka: Kafka, tmp_path: Path
+    spark: SparkSession, kafka: Kafka, tmp_path: Path
 ) -> None:
-    kafka = headrace_kafka
     orders, people, sink = (kafka.topic(name) for name in ("orders", "people", "named"))
     send(kafka, orders, [{"user": "1", "amount": number} for number in range(3)])
     send(kafka, people, [{"id": "1", "name": "Ada"}], key="id")
@@ -196,9 +195,8 @@ def test_a_pipeline_that_fails_starts_again_and_stops_when_asked(
 
 
 def test_a_new_version_is_replayed_compared_and_switched_to(
-    spark: SparkSession, headrace_kafka: Kafka, tmp_path: Path
+    spark: SparkSession, kafka: Kafka, tmp_path: Path
 ) -> None:
-    kafka = headrace_kafka
     source, sink = kafka.topic("replay", 2), f"{kafka.topic('out')}-live"
     send(kafka, source, [{"user": f"u{number}", "amount": number} for number in range(10)])
 

@@ -67,12 +67,12 @@ def test_a_batch_of_a_stream_that_runs_again_is_not_doubled(
 
 
 def test_a_batch_that_failed_half_way_is_completed(
-    spark: SparkSession, headrace_kafka: Kafka, tmp_path: Path
+    spark: SparkSession, kafka: Kafka, tmp_path: Path
 ) -> None:
     from pyspark.errors import StreamingQueryException
     from pyspark.sql import functions as f
 
-    topic = headrace_kafka.topic("half", 2)
+    topic = kafka.topic("half", 2)
     write_numbers(tmp_path / "in", "a.txt", 0)
     flag = tmp_path / "fail"
     flag.touch()
@@ -91,21 +91,21 @@ def test_a_batch_that_failed_half_way_is_completed(
             for task in range(TASKS)
             if task != context.partitionId()
         ]
-        until(lambda: all(headrace_kafka.committed(name, topic) is not None for name in others))
+        until(lambda: all(kafka.committed(name, topic) is not None for name in others))
         raise RuntimeError("this task fails after the others have written")
 
     failing = f.udf(fail_after_others, "string")
     rows = numbers(spark, tmp_path / "in").repartition(TASKS, "value")
     writer = rows.select(failing("value").alias("value")).writeStream.format("headrace")
-    writer = writer.options(**to(headrace_kafka, topic))
+    writer = writer.options(**to(kafka, topic))
     writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
     with pytest.raises(StreamingQueryException, match="this task fails"):
         run_to_end(writer)
     flag.unlink()
     run_to_end(writer)
     for partition in range(2):
-        headrace_kafka.fill(topic, 1, partition=partition, word="end")
-    found = values(headrace_kafka.read(topic, COUNT + 2))
+        kafka.fill(topic, 1, partition=partition, word="end")
+    found = values(kafka.read(topic, COUNT + 2))
     assert sorted(found) == sorted([*map(str, range(COUNT)), "end0", "end0"])
 
 

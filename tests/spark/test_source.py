@@ -10,6 +10,7 @@ import pyspark
 import pytest
 from confluent_kafka import Producer
 from pyspark.errors import StreamingQueryException
+from tests.apache_kafka import ApacheKafka
 from tests.client.kafkas import TIMEOUT_SECONDS, Kafka, until
 from tests.spark.topics import Row, consume, delete_before, from_spark, generate
 
@@ -105,43 +106,50 @@ def test_many_generated_topics_are_read_as_by_a_plain_consumer(
         check_equal(kafka, spark, tmp_path / str(first), range(first, first + 10))
 
 
+@pytest.mark.parametrize("kind", ["headrace", "apache"])
 def test_a_compacted_topic_is_read_as_by_a_plain_consumer(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, kind: str
 ) -> None:
-    settings = {
+    settings: dict[str, Any] = {
         "log.initial.task.delay.ms": 0,
         "log.cleaner.backoff.ms": 50,
         "log.flush.offset.checkpoint.interval.ms": 50,
     }
+    # The smallest segments that Apache Kafka makes, so values of some size.
     config = {
         "cleanup.policy": "compact",
-        "segment.bytes": "10000",
+        "segment.bytes": str(1 << 20),
         "min.cleanable.dirty.ratio": "0.01",
     }
-    with BrokerThread(settings, data_dir=tmp_path) as broker:
-        kafka = Kafka("headrace", broker.bootstrap)
+    is_ours = kind == "headrace"
+    made = BrokerThread(settings) if is_ours else ApacheKafka(settings=settings)
+    with made as broker:
+        kafka = Kafka(kind, broker.bootstrap)
         topic = kafka.topic("compacted", config=config)
         producer = Producer({**kafka.quiet, "batch.num.messages": 50})
         for number in range(2000):
-            producer.produce(topic, b"v%d" % number, b"k%d" % (number % 37))
+            producer.produce(topic, b"v%d" % number + bytes(2000), b"k%d" % (number % 37))
         assert producer.flush(TIMEOUT_SECONDS) == 0
         pause = threading.Event()
         until(lambda: pause.wait(0.2) or 0 < len(consume(kafka, topic)) < 1000)
-        frame = (
-            spark.read.format("headrace")
-            .option("bootstrap", kafka.bootstrap)
-            .option("subscribe", topic)
-            .option("minPartitions", "5")
-            .option("includeHeaders", "true")
-            .load()
-        )
+        options = {
+            "bootstrap": kafka.bootstrap,
+            "subscribe": topic,
+            "minPartitions": "5",
+            "includeHeaders": "true",
+        }
         before = consume(kafka, topic)
-        found = by_topic(read_all(frame))[topic]
+        read = read_all(spark.read.format("headrace").options(**options).load())
+        streaming = {**options, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "700"}
+        columns = ["*", "unix_millis(timestamp) AS time_ms"]
+        streamed, _ = stream_all(spark, streaming, tmp_path, columns)
         after = consume(kafka, topic)
-    # The cleaner may run on meanwhile: what it keeps must be there, and nothing that never was.
-    assert set(map(str, after)) <= set(map(str, found)) <= set(map(str, before))
-    # Nor is one read twice where tasks meet.
-    assert len(set(map(str, found))) == len(found)
+    for rows in (read, streamed):
+        found = by_topic(rows)[topic]
+        # The cleaner may run on meanwhile: what it keeps must be there, and nothing that never was.
+        assert set(map(str, after)) <= set(map(str, found)) <= set(map(str, before))
+        # Nor is one read twice where tasks meet.
+        assert len(set(map(str, found))) == len(found)
 
 
 def test_only_named_columns_are_built(headrace_kafka: Kafka, spark: SparkSession) -> None:
