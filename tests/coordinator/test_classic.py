@@ -137,6 +137,50 @@ def test_the_first_rebalance_waits_no_longer_than_the_rebalance_timeout() -> Non
     assert len(first.joined.members) == 7
 
 
+def test_the_first_rebalance_goes_on_when_an_id_that_was_given_out_is_forgotten() -> None:
+    stage = Stage(GroupSettings(initial_rebalance_delay_ms=10_000))
+    stage.join(session_ms=6_000)
+    _, join = stage.new_member()
+    stage.advance(9_999)
+    assert not stage.group.pending, "nobody came back with it"
+    assert join.waits
+    stage.advance(1)
+    assert join.joined.generation_id == 1
+
+
+def test_the_first_rebalance_goes_on_when_one_of_its_members_vanishes() -> None:
+    delay_ms = NEW_MEMBER_TIMEOUT_MS + 100_000
+    stage = Stage(GroupSettings(initial_rebalance_delay_ms=delay_ms))
+    _, vanished = stage.new_member(rebalance_ms=delay_ms)
+    stage.advance(200_000)
+    _, join = stage.new_member(rebalance_ms=delay_ms)
+    stage.advance(delay_ms - 200_001)
+    assert vanished.error is ErrorCode.UNKNOWN_MEMBER_ID
+    assert join.waits
+    stage.advance(1)
+    assert len(join.joined.members) == 1
+
+
+def test_the_first_rebalance_ends_when_everybody_in_it_has_vanished() -> None:
+    delay_ms = NEW_MEMBER_TIMEOUT_MS + 100_000
+    stage = Stage(GroupSettings(initial_rebalance_delay_ms=delay_ms))
+    _, vanished = stage.new_member(rebalance_ms=delay_ms)
+    stage.advance(delay_ms - 1)
+    assert vanished.error is ErrorCode.UNKNOWN_MEMBER_ID
+    assert stage.state() is State.PREPARING
+    stage.advance(1)
+    assert stage.state() is State.EMPTY
+
+
+def test_the_first_rebalance_ends_when_everybody_in_it_has_left() -> None:
+    stage = Stage(GroupSettings(initial_rebalance_delay_ms=3_000))
+    member, join = stage.new_member()
+    assert stage.leave((member, None)) == [ErrorCode.NONE]
+    assert join.error is ErrorCode.UNKNOWN_MEMBER_ID
+    stage.advance(3_000)
+    assert stage.state() is State.EMPTY
+
+
 def test_a_member_that_is_silent_loses_its_place() -> None:
     stage = Stage()
     leader, follower = stage.stable(session_ms=10_000)

@@ -53,7 +53,7 @@ class Rounds:
         """A session may have ended: look whether it really has."""
         if member_id in group.pending:
             group.remove(member_id)
-            self._complete_if_all_joined(group, now, out)
+            self.complete_if_ready(group, now, out)
             return
         member = group.members.get(member_id)
         if member is None:
@@ -70,10 +70,7 @@ class Rounds:
         else:
             self.drop(group, member_id, out)
             reason = f"member {member_id} was not heard of within its session timeout"
-            if group.state is State.PREPARING:
-                self._complete_if_all_joined(group, now, out)
-            else:
-                self.prepare(group, Cause.SESSION_TIMEOUT, reason, now, out)
+            self.rebalance_or_complete(group, Cause.SESSION_TIMEOUT, reason, now, out)
 
     def drop(self, group: Group, member_id: str, out: Result) -> None:
         """Take a member out; if it waits for an answer, it is told to come again as a new one."""
@@ -122,11 +119,7 @@ class Rounds:
 
     def complete_if_ready(self, group: Group, now: Now, out: Result) -> None:
         """End the joining if all are here; an empty group's first one ends by its timer only."""
-        if group.state is State.PREPARING and not group.is_initial:
-            self._complete_if_all_joined(group, now, out)
-
-    def _complete_if_all_joined(self, group: Group, now: Now, out: Result) -> None:
-        if group.state is State.PREPARING and group.all_joined:
+        if group.state is State.PREPARING and not group.is_initial and group.all_joined:
             self.complete(group, now, out)
 
     def on_join_timer(self, group: Group, now: Now, out: Result) -> None:
