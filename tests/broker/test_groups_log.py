@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tests.broker.handlers.asking import Asker, with_broker
 from tests.coordinator.clients import GROUP, NEWEST, GroupClient, turns
+from tests.storage.faulty_files import FaultyFileSystem
 
 from headrace.broker.groups_shard import GroupShard
 from headrace.broker.partition import Partition, Partitions
@@ -193,6 +194,48 @@ def test_a_sync_that_fails_ends_the_service_of_its_groups(
         assert (await client.join()).error_code == ErrorCode.NOT_COORDINATOR
 
     with_broker(tmp_path, scenario, SETTINGS)
+
+
+def test_members_who_wait_for_their_leader_are_told_when_the_disk_fails(tmp_path: Path) -> None:
+    async def scenario(asker: Asker) -> None:
+        client = GroupClient(asker)
+        await client.find()
+        first, second = [(await client.join()).member_id for _ in range(2)]
+        joins = await asyncio.gather(client.join(first), client.join(second))
+        (follower,) = {first, second} - {joins[0].leader}
+        share = asyncio.ensure_future(client.sync(follower, joins[0].generation_id))
+        await turns()
+        assert not share.done(), "the leader has not brought the shares"
+        shard = shard_of(asker)
+        asker.node.fail_log_dir(shard.partition.log.dir, OSError(5, "Input/output error"))
+        await turns()
+        assert share.done(), "though nothing is being written"
+        assert (await share).error_code == ErrorCode.NOT_COORDINATOR
+        assert not shard.is_loaded
+
+    with_broker(tmp_path, scenario, SETTINGS)
+
+
+def test_a_write_that_finds_the_disk_broken_is_answered_like_all_who_wait(tmp_path: Path) -> None:
+    disk = FaultyFileSystem()
+
+    async def scenario(asker: Asker) -> None:
+        client = GroupClient(asker)
+        await client.find()
+        first, second = [(await client.join()).member_id for _ in range(2)]
+        joins = await asyncio.gather(client.join(first), client.join(second))
+        leader, generation = joins[0].leader, joins[0].generation_id
+        (follower,) = {first, second} - {leader}
+        newcomer = (await client.join()).member_id
+        waiting = asyncio.ensure_future(client.sync(follower, generation))
+        await turns()
+        disk.fail("append", path_has=CONSUMER_OFFSETS)
+        share = await client.sync(leader, generation, {leader: b"share"})
+        assert share.error_code == ErrorCode.NOT_COORDINATOR
+        assert (await waiting).error_code == ErrorCode.NOT_COORDINATOR
+        assert (await client.join(newcomer)).error_code == ErrorCode.NOT_COORDINATOR
+
+    with_broker(tmp_path, scenario, SETTINGS, files=disk)
 
 
 def test_a_commit_that_the_disk_never_answers_times_out(

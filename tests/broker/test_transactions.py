@@ -16,11 +16,15 @@ from tests.broker.transactional import (
     latest,
     read_committed,
 )
+from tests.coordinator.clients import turns
 from tests.storage.faulty_files import FaultyFileSystem
 
 from headrace.broker import transactions_markers, transactions_shard
+from headrace.broker.handlers import write_txn_markers
+from headrace.broker.partition import Partition
 from headrace.coordinator.transactions.records import Transaction
 from headrace.coordinator.transactions.states import State
+from headrace.metadata.topic_names import TRANSACTION_STATE
 from headrace.protocol.api.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
@@ -236,6 +240,58 @@ class TestDisks:
 
         with_broker(tmp_path, scenario, SETTINGS, files=disk)
 
+    def test_a_marker_is_tried_again_though_another_is_on_a_disk_that_fails(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(transactions_markers, "RETRY_MS", 10)
+        disk = FaultyFileSystem()
+
+        async def scenario(asker: Asker) -> None:
+            healthy, failing = await two_disks(asker)
+            producer = await Transactional(asker).start()
+            for index in range(2):
+                assert await producer.send("t", index, b"v") is NONE
+            disk.fail("append", path_has="/t-0/", error=errno.ENOSPC)
+            disk.fail("sync", path_has="/t-1/")
+            assert await producer.end(True) is NONE, "the decision itself is durable"
+            await until(lambda: healthy.log.first_unstable_offset is None)
+            assert await read_committed(asker, "t", 0) == [b"v"]
+            await until(lambda: failing.error is ErrorCode.KAFKA_STORAGE_ERROR)
+            transaction = known(asker)
+            assert transaction is not None
+            assert transaction.state is State.PREPARE_COMMIT, "not over while a marker may be lost"
+
+        with_broker(tmp_path, scenario, SETTINGS | on_two_disks(tmp_path), files=disk)
+
+    def test_a_transaction_is_over_when_neither_syncs_nor_retries_are_left(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(transactions_markers, "RETRY_MS", 10)
+        disk = FaultyFileSystem()
+
+        async def scenario(asker: Asker) -> None:
+            await asker.create("t", 2)
+            producer = await Transactional(asker).start()
+            for index in range(2):
+                assert await producer.send("t", index, b"v") is NONE
+            disk.fail("append", path_has="/t-0/", error=errno.ENOSPC)
+            gate = disk.hold("sync", path_has="/t-1/")
+            try:
+                assert await producer.end(True) is NONE
+                retried = asker.node.partitions.get("t", 0)
+                assert retried is not None
+                await until(lambda: retried.log.first_unstable_offset is None)
+                transaction = known(asker)
+                assert transaction is not None
+                assert transaction.state is State.PREPARE_COMMIT, "a marker is not durable yet"
+            finally:
+                gate.set()
+            await until(lambda: is_over(asker))
+            for index in range(2):
+                assert await read_committed(asker, "t", index) == [b"v"]
+
+        with_broker(tmp_path, scenario, SETTINGS, files=disk)
+
     def test_a_decision_that_cannot_be_written_is_not_made(self, tmp_path: Path) -> None:
         disk = FaultyFileSystem()
 
@@ -273,6 +329,30 @@ class TestDisks:
             await until(lambda: is_over(asker))
 
         with_broker(tmp_path, scenario, SETTINGS, files=disk)
+
+    def test_who_waits_for_markers_is_told_when_the_coordinators_disk_fails(
+        self, tmp_path: Path
+    ) -> None:
+        disk = FaultyFileSystem()
+
+        async def scenario(asker: Asker) -> None:
+            beside_the_coordinator, _ = await two_disks(asker)
+            producer = await Transactional(asker).start()
+            assert await producer.send("t", 1, b"v") is NONE
+            gate = disk.hold("sync", path_has="/t-1/")
+            try:
+                assert await producer.end(True) is NONE
+                waiting = asyncio.ensure_future(producer.add("t", 0))
+                await turns()
+                assert not waiting.done()
+                asker.node.fail_log_dir(beside_the_coordinator.log.dir, OSError("broken"))
+                await turns()
+                assert waiting.done(), "and not when its time is up"
+                assert await waiting is ErrorCode.NOT_COORDINATOR
+            finally:
+                gate.set()
+
+        with_broker(tmp_path, scenario, SETTINGS | on_two_disks(tmp_path), files=disk)
 
 
 class TestDeletion:
@@ -356,6 +436,40 @@ class TestAdministrators:
 
         with_broker(tmp_path, scenario, SETTINGS)
 
+    def test_a_marker_on_a_disk_that_fails_is_a_storage_error(self, tmp_path: Path) -> None:
+        disk = FaultyFileSystem()
+
+        async def scenario(asker: Asker) -> None:
+            await two_disks(asker)
+            producer = await Transactional(asker).start()
+            for index in range(2):
+                assert await producer.send("t", index, b"v") is NONE
+            disk.fail("sync", path_has="/t-1/")
+            ids = (producer.producer_id, producer.epoch)
+            errors = await write_markers(asker, *ids, "t", 0, 1)
+            assert errors == [NONE, ErrorCode.KAFKA_STORAGE_ERROR]
+
+        with_broker(tmp_path, scenario, SETTINGS | on_two_disks(tmp_path), files=disk)
+
+    def test_a_marker_that_the_disk_never_answers_times_out(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(write_txn_markers, "PATIENCE_MS", 50)
+        disk = FaultyFileSystem()
+
+        async def scenario(asker: Asker) -> None:
+            await asker.create("t")
+            producer = await Transactional(asker).start()
+            assert await producer.send("t", 0, b"v") is NONE
+            gate = disk.hold("sync", path_has="/t-0/")
+            try:
+                ids = (producer.producer_id, producer.epoch)
+                assert await write_marker(asker, *ids, "t", 0) == ErrorCode.REQUEST_TIMED_OUT
+            finally:
+                gate.set()
+
+        with_broker(tmp_path, scenario, SETTINGS, files=disk)
+
     def test_markers_under_a_newer_coordinator_epoch_do_not_stop_ours(self, tmp_path: Path) -> None:
         async def scenario(asker: Asker) -> None:
             await asker.create("t")
@@ -389,13 +503,53 @@ async def write_marker(
     transaction_version: int = 0,
 ) -> int:
     """Abort a producer's transaction in one partition; the error."""
+    (error,) = await write_markers(
+        asker,
+        producer_id,
+        epoch,
+        topic,
+        index,
+        coordinator_epoch=coordinator_epoch,
+        transaction_version=transaction_version,
+    )
+    return error
+
+
+async def write_markers(
+    asker: Asker,
+    producer_id: int,
+    epoch: int,
+    topic: str,
+    *indexes: int,
+    coordinator_epoch: int = 0,
+    transaction_version: int = 0,
+) -> list[int]:
+    """Abort a producer's transaction in some partitions of a topic; the errors."""
     marker = WritableTxnMarker(
         producer_id=producer_id,
         producer_epoch=epoch,
         transaction_result=False,
-        topics=[WritableTxnMarkerTopic(name=topic, partition_indexes=[index])],
+        topics=[WritableTxnMarkerTopic(name=topic, partition_indexes=[*indexes])],
         coordinator_epoch=coordinator_epoch,
         transaction_version=transaction_version,
     )
     answer = await asker.ask(WriteTxnMarkersRequest(markers=[marker]), WriteTxnMarkersResponse)
-    return answer.markers[0].topics[0].partitions[0].error_code
+    return [result.error_code for result in answer.markers[0].topics[0].partitions]
+
+
+def on_two_disks(folder: Path) -> dict[str, object]:
+    """Settings for data on two disks."""
+    return {"log.dirs": f"{folder / 'one'},{folder / 'other'}"}
+
+
+async def two_disks(asker: Asker) -> tuple[Partition, Partition]:
+    """Two partitions of a topic, on a disk each; the transactions are with the first."""
+    await asker.create("t", 2)
+    await asker.node.transactions.ensure_topic()
+    first, second = (asker.node.partitions.get("t", index) for index in range(2))
+    state = asker.node.partitions.get(TRANSACTION_STATE, 0)
+    assert first is not None
+    assert second is not None
+    assert state is not None
+    assert Path(first.log.dir).parent == Path(state.log.dir).parent != Path(second.log.dir).parent
+    return first, second

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from headrace.broker.clock import Clock, SystemClock
 from headrace.broker.fetch_sessions import FetchSessions
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from headrace.broker.housekeeping import Housekeeping
     from headrace.broker.mover import Mover
     from headrace.broker.ports import Cluster
+    from headrace.broker.sharding import Sharded
     from headrace.broker.topics import TopicService
     from headrace.broker.transactions import TransactionService
     from headrace.broker.workers import Workers
@@ -59,6 +60,8 @@ class Node:
         self.produces = Purgatory(self.real_timers)
         self.fetches = Purgatory(self.real_timers)
         self.partitions = Partitions()
+        # Those who live in partitions of this node; each comes in when it starts.
+        self.coordinators: list[Sharded[Any]] = []
         self.fetch_sessions = FetchSessions(
             settings.int("max.incremental.fetch.session.cache.slots"), clock.monotonic_ms
         )
@@ -100,6 +103,13 @@ class Node:
         for partition in self.partitions:
             if partition.log.offline:
                 partition.wake()
+        # Not before this turn of the loop is over: what found the disk broken may be a write of a
+        # coordinator, which goes on with its groups when this returns.
+        self.loop.call_soon(self._unload_offline)
+
+    def _unload_offline(self) -> None:
+        for coordinator in self.coordinators:
+            coordinator.unload_offline()
 
     def close(self) -> None:
         """Stop timers and threads; the logs are closed by then."""

@@ -58,6 +58,7 @@ class Sharded(ABC, Generic[ShardT]):
 
     async def start(self) -> None:
         """Load the shards; a long log goes on loading while the node serves."""
+        self.node.coordinators.append(self)
         self._schedule_expiry()
         if self._topic in self.node.catalog.topics:
             loading = self._open_shards()
@@ -73,6 +74,16 @@ class Sharded(ABC, Generic[ShardT]):
         for shard in self._shards.values():
             shard.write_open()
             shard.unload()
+
+    def unload_offline(self) -> None:
+        """Stop the shards whose disk has failed.
+
+        Those who wait for the disk were told already; this is for those who wait for each other,
+        as members do, and for timers.
+        """
+        for shard in self._shards.values():
+            if shard.is_loaded and shard.partition.error:
+                shard.unload()
 
     def _schedule_expiry(self) -> None:
         self.node.timers.call_later(self._expire_interval_ms, self._expire)

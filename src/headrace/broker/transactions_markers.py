@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from headrace.broker.partition import Partition
@@ -33,6 +34,30 @@ PATIENCE_MS = 30_000
 log = logging.getLogger(__name__)
 
 
+class Parts:
+    """The parts of an ending that are yet to come: those who are left, and each lot of syncs.
+
+    One count for all of them, since a disk may be full for so many rounds that callbacks which
+    wrap each other would become too deep to call.
+    """
+
+    __slots__ = ("_awaited", "_done")
+
+    def __init__(self, done: Callable[[], None]) -> None:
+        self._awaited = 1
+        self._done = done
+
+    def expect_one_more(self) -> None:
+        """Wait for another part, too."""
+        self._awaited += 1
+
+    def one_is_done(self) -> None:
+        """A part has come; with the last one all is done."""
+        self._awaited -= 1
+        if not self._awaited:
+            self._done()
+
+
 class Markers:
     """Writes markers to the partitions of this node."""
 
@@ -41,13 +66,13 @@ class Markers:
 
     def settle(self, ending: Ending, done: Callable[[], None]) -> None:
         """Write a marker to each partition of a transaction; `done` when all are durable."""
-        self._settle(ending, ending.partitions, done, RETRY_MS)
+        self._settle(ending, ending.partitions, Parts(done), RETRY_MS)
 
     def _settle(
         self,
         ending: Ending,
         partitions: Iterable[TopicPartition],
-        done: Callable[[], None],
+        parts: Parts,
         retry_ms: int,
     ) -> None:
         node = self._node
@@ -80,16 +105,14 @@ class Markers:
             else:
                 written.append((partition, end))
         if left:
+            # Beside the syncs, not behind them: one of them may be on a disk that has just failed
+            # and never come to its end, and readers of the other partitions must not wait for it.
+            parts.expect_one_more()
             again_ms = min(2 * retry_ms, PATIENCE_MS)
-
-            def durable() -> None:
-                node.real_timers.call_later(
-                    retry_ms, lambda: self._settle(ending, left, done, again_ms)
-                )
-
-            when_durable(node, written, durable)
-        else:
-            when_durable(node, written, done)
+            node.real_timers.call_later(
+                retry_ms, partial(self._settle, ending, left, parts, again_ms)
+            )
+        when_durable(node, written, parts.one_is_done)
 
     def _is_settled(self, partition: Partition, ending: Ending) -> bool:
         """Whether the marker is there already; what is open then is a later transaction's."""
