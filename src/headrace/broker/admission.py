@@ -18,6 +18,7 @@ from headrace.coordinator.transactions.effects import NO_PRODUCER, Note, Produce
 from headrace.coordinator.transactions.records import TopicPartition
 from headrace.protocol.batch import (
     ATTRIBUTES_AT,
+    BASE_SEQUENCE_AT,
     HEADER_BYTES,
     PRODUCER_ID_AT,
     TRANSACTIONAL_BIT,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 ABORTABLE_VERSION = 11
 IMPLICIT_VERSION = 12
 _PRODUCER = Struct(">qh")
+_SEQUENCE = Struct(">i")
 
 # What producers understand, for what a coordinator says.
 RETRIABLE = frozenset(
@@ -56,6 +58,22 @@ def is_transactional(records: memoryview | None) -> bool:
 def producer_of(records: memoryview) -> Producer:
     """Who sent a batch."""
     return Producer(*_PRODUCER.unpack_from(records, PRODUCER_ID_AT))
+
+
+def sequence_of(records: memoryview) -> int:
+    """The place of a batch among those of its producer."""
+    (sequence,) = _SEQUENCE.unpack_from(records, BASE_SEQUENCE_AT)
+    return int(sequence)
+
+
+def is_gap(partition: Partition, records: memoryview) -> bool:
+    """Whether batches before this one are missing from a log that knows nothing of its producer.
+
+    The log itself lets such a producer start anywhere, as its state may have expired. Since KIP-890
+    every transaction has its own epoch and starts at 0, so there a later start means that an
+    earlier batch, sent on the heels of which this one was, has been refused.
+    """
+    return sequence_of(records) > 0 and partition.log.producers.get(producer_of(records).id) is None
 
 
 class Admission:
@@ -133,6 +151,8 @@ class Admission:
             )
             if error is ErrorCode.PRODUCER_FENCED:
                 self._node.transactions.note([(self._transactional_id, Note.FENCED)])
+        if not error and self._version >= IMPLICIT_VERSION and is_gap(partition, records):
+            error = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         if error:
             check_batch(records, 0, len(records))  # a flipped bit is not a wish
             raise self._refusal(error)
@@ -161,4 +181,6 @@ class Admission:
             if self._version < ABORTABLE_VERSION:
                 error = ErrorCode.INVALID_TXN_STATE
             return KafkaError(error, "the partition was not added to the transaction")
+        if error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+            return KafkaError(error, "a transaction's first batch in a partition has sequence 0")
         return KafkaError(error)

@@ -227,6 +227,69 @@ def test_a_batch_that_is_sent_twice_is_stored_once(tmp_path: Path) -> None:
     with_broker(tmp_path, scenario, SETTINGS)
 
 
+def test_a_batch_is_refused_when_the_one_before_it_was(tmp_path: Path) -> None:
+    async def scenario(asker: Asker) -> None:
+        await prepared(asker)
+        producer = await Transactional(asker).start()
+        first, second = (producer.batch("t", 0, value) for value in (b"first", b"second"))
+        damaged = bytearray(first)
+        damaged[-1] ^= 1
+        assert await producer.produce_batch("t", 0, damaged) is ErrorCode.CORRUPT_MESSAGE
+        early = await producer.produce_batch("t", 0, second)
+        assert early is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        for batch in (first, second):
+            assert await producer.produce_batch("t", 0, batch) is NONE
+        assert await producer.end(True) is NONE
+        # The next transaction waits for the markers of this one.
+        assert await producer.send("t", 0, b"open") is NONE
+        assert await read_committed(asker, "t", 0) == [b"first", b"second"]
+
+    with_broker(tmp_path, scenario, SETTINGS)
+
+
+def test_a_damaged_batch_is_not_taken_for_one_that_came_too_early(tmp_path: Path) -> None:
+    async def scenario(asker: Asker) -> None:
+        await prepared(asker)
+        producer = await Transactional(asker).start()
+        producer.batch("t", 0, b"never sent")
+        damaged = producer.batch("t", 0, b"second")
+        damaged[-1] ^= 1
+        assert await producer.produce_batch("t", 0, damaged) is ErrorCode.CORRUPT_MESSAGE
+
+    with_broker(tmp_path, scenario, SETTINGS)
+
+
+def test_an_older_client_may_go_on_where_the_log_has_forgotten_it(tmp_path: Path) -> None:
+    async def scenario(asker: Asker) -> None:
+        await prepared(asker)
+        producer = await Transactional(asker, since=False).start()
+        producer.batch("t", 0, b"long ago")
+        assert await producer.send("t", 0, b"v") is NONE
+
+    with_broker(tmp_path, scenario, SETTINGS)
+
+
+def test_a_transaction_goes_on_after_a_restart_in_partitions_old_and_new(tmp_path: Path) -> None:
+    producers: list[Transactional] = []
+
+    async def before(asker: Asker) -> None:
+        await prepared(asker)
+        producers.append(await Transactional(asker).start())
+        assert await producers[0].send("t", 0, b"1") is NONE
+
+    async def after(asker: Asker) -> None:
+        producer = producers[0]
+        producer.asker = asker
+        assert await producer.send("t", 0, b"2") is NONE, "its state was found in the log"
+        assert await producer.send("t", 1, b"1") is NONE
+        assert await producer.end(True) is NONE
+        assert await producer.send("t", 0, b"open") is NONE
+        assert await read_committed(asker, "t", 0) == [b"1", b"2"]
+
+    with_broker(tmp_path, before, SETTINGS)
+    with_broker(tmp_path, after, SETTINGS)
+
+
 def test_ids_that_nobody_initialized_are_refused(tmp_path: Path) -> None:
     async def scenario(asker: Asker) -> None:
         await prepared(asker)
