@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 from tests.broker.handlers.asking import Asker, with_broker
+from tests.broker.transactional import Transactional, committed_offset
+from tests.coordinator.clients import JAVA_2, NEWEST, GroupClient, Versions
 
 from headrace.protocol.api.delete_records import (
     DeleteRecordsPartition,
@@ -137,6 +139,39 @@ def test_its_partitions_are_storage_errors_and_the_others_are_served(
     assert f"t-{UNMOUNTED} is offline" in caplog.text
     assert not list(disks.one.glob(f"t-{UNMOUNTED}*"))
     assert not list(disks.other.glob("t-*"))
+
+
+@pytest.mark.parametrize("versions", [JAVA_2, NEWEST], ids=["by-name", "by-id"])
+def test_offsets_of_its_partitions_are_committed(disks: Disks, versions: Versions) -> None:
+    async def scenario(asker: Asker) -> None:
+        client = GroupClient(asker, versions)
+        await client.find()
+        errors = await client.commit({("t", 0): 1, ("t", UNMOUNTED): 1, ("t", 7): 1})
+        assert errors == {
+            ("t", 0): ErrorCode.NONE,
+            ("t", UNMOUNTED): ErrorCode.NONE,
+            ("t", 7): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        }
+        assert await client.fetch(("t", UNMOUNTED)) == {("t", UNMOUNTED): (1, "")}
+
+    disks.unmount()
+    with_broker(disks.one, scenario, disks.settings())
+
+
+def test_offsets_of_its_partitions_are_committed_in_transactions(disks: Disks) -> None:
+    async def scenario(asker: Asker) -> None:
+        await asker.node.groups.ensure_topic()
+        producer = await Transactional(asker).start()
+        assert await producer.send_offset("g", "t", UNMOUNTED, 1) is ErrorCode.NONE
+        unknown = await producer.send_offset("g", "t", 7, 1)
+        assert unknown is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert await producer.end(True) is ErrorCode.NONE
+        # The next transaction waits until the offsets of this one count.
+        assert await producer.send_offset("g", "t", 0, 1) is ErrorCode.NONE
+        assert (await committed_offset(asker, "g", "t", UNMOUNTED)).committed_offset == 1
+
+    disks.unmount()
+    with_broker(disks.one, scenario, disks.settings())
 
 
 def test_it_is_as_it_was_once_it_is_mounted_again(disks: Disks) -> None:

@@ -251,6 +251,10 @@ class Partitions:
         """The name of the topic with this id."""
         return self._name_by_id.get(topic_id)
 
+    def exists(self, topic: str, index: int) -> bool:
+        """Whether there is such a partition, be its disk there or not."""
+        return self.get(topic, index) is not None or (topic, index) in self._offline
+
     def why_not(self, topic: str, index: int) -> ErrorCode:
         """The error for a partition that `get` does not find: its disk is missing, or it is not."""
         if (topic, index) in self._offline:

@@ -64,8 +64,8 @@ def _sort_out(
         unknown: list[OffsetCommitRequestPartition] = []
         known: list[OffsetCommitRequestPartition] = []
         for partition in topic.partitions:
-            served = partitions.get(topic.name, partition.partition_index)
-            (known if served else unknown).append(partition)
+            exists = partitions.exists(topic.name, partition.partition_index)
+            (known if exists else unknown).append(partition)
         if unknown:
             if topic.name:
                 error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

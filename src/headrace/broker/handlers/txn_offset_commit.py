@@ -130,14 +130,14 @@ def _sort_out(node: Node, request: TxnOffsetCommitRequest) -> TxnOffsetCommitRes
     known: list[TxnOffsetCommitRequestTopic] = []
     unknown: list[TxnOffsetCommitRequestTopic] = []
     for topic in request.topics:
-        served = [
+        existing = [
             partition
             for partition in topic.partitions
-            if node.partitions.get(topic.name, partition.partition_index) is not None
+            if node.partitions.exists(topic.name, partition.partition_index)
         ]
-        missing = [partition for partition in topic.partitions if partition not in served]
-        if served:
-            known.append(TxnOffsetCommitRequestTopic(name=topic.name, partitions=served))
+        missing = [partition for partition in topic.partitions if partition not in existing]
+        if existing:
+            known.append(TxnOffsetCommitRequestTopic(name=topic.name, partitions=existing))
         if missing:
             unknown.append(TxnOffsetCommitRequestTopic(name=topic.name, partitions=missing))
     request.topics = known
