@@ -63,6 +63,16 @@ PICTURES = {
         "headrace.dispatch.states:TRANSITIONS",
         "dispatch-protocol.md",
     ),
+    "groups": Picture(
+        "States of a classic group",
+        "headrace.coordinator.states:TRANSITIONS",
+        "groups.md",
+    ),
+    "transactions": Picture(
+        "States of a transactional id",
+        "headrace.coordinator.transactions.states:TRANSITIONS",
+        "transactions.md",
+    ),
 }
 
 
