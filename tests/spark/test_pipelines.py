@@ -27,6 +27,7 @@ from headrace.spark.aliases import live_version, make_live
 from headrace.spark.comparing import compare
 from headrace.spark.outputs import drop_output, output_exists
 from headrace.spark.pipeline_errors import PipelineError
+from headrace.spark.stream import HAS_ADMISSION
 from headrace.spark.writing import group_of
 
 if TYPE_CHECKING:
@@ -101,8 +102,10 @@ def test_a_backlog_is_read_in_batches_that_a_bar_can_follow(
 
     made = define(source, sink, backlog, value=None, sink=sink)
     state = run_pipeline(spark, kafka, made, tmp_path)
-    assert (state["batch"], state["done"], state["total"]) == (2, 10, 10)
-    assert state["lag"]["records"] == 0
+    assert (state["done"], state["total"]) == (10, 10)
+    # Spark 4.1 has its first batch as large as it may be, and reports no lag.
+    if HAS_ADMISSION:
+        assert (state["batch"], state["lag"]["records"]) == (2, 0)
     assert len(kafka.read(sink, 10)) == 10
 
 
