@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 from headrace.broker.admission import Admission, is_transactional
 from headrace.broker.partition import Partition
 from headrace.broker.pending import Pending
-from headrace.broker.purgatory import Waiting
 from headrace.broker.registry import handles
+from headrace.broker.synced_answers import SyncedAnswer, SyncedTarget
 from headrace.broker.workers import WorkerError
 from headrace.protocol.api.produce import (
     BatchIndexAndErrorMessage,
@@ -52,42 +52,9 @@ INLINE_BYTES_MAX = 8 * 1024
 # The attributes' low byte within a batch.
 CODEC_AT = ATTRIBUTES_AT + 1
 
-# What an acks=all produce waits for: a partition, the offset behind its batch, and its result.
-Target = tuple[Partition, int, PartitionProduceResponse]
+# What an acks=all produce waits for.
+Target = SyncedTarget[PartitionProduceResponse]
 Answer: TypeAlias = ProduceResponse | Pending | Awaitable[ProduceResponse | None] | None
-
-
-class ProduceWaiting(Waiting):
-    """An acks=all produce whose batches are written and not yet all durable."""
-
-    __slots__ = ("_pending", "_response", "_targets")
-
-    def __init__(
-        self,
-        targets: list[Target],
-        response: ProduceResponse,
-        pending: Pending,
-    ) -> None:
-        super().__init__()
-        self._targets = targets
-        self._response = response
-        self._pending = pending
-
-    def try_complete(self) -> bool:
-        for partition, end_offset, result in self._targets:
-            if partition.log.high_watermark < end_offset and not result.error_code:
-                error = partition.error
-                if not error:
-                    return False
-                refuse(result, error)
-        self._pending.resolve(self._response)
-        return True
-
-    def expire(self) -> None:
-        for partition, end_offset, result in self._targets:
-            if partition.log.high_watermark < end_offset and not result.error_code:
-                refuse(result, ErrorCode.REQUEST_TIMED_OUT)
-        self._pending.resolve(self._response)
 
 
 @handles(ProduceRequest, 3, 13, advertised_min=0)
@@ -220,11 +187,7 @@ def park(
     pending: Pending,
 ) -> Pending:
     """Hold the answer until every target is durable; their syncs start at once."""
-    waiting = ProduceWaiting(targets, response, pending)
-    keys = [target[0] for target in targets]
-    node.produces.park(waiting, keys, max(request.timeout_ms, 0))
-    for partition in keys:
-        partition.sync()
+    SyncedAnswer(targets, response, pending, refuse).park(node, max(request.timeout_ms, 0))
     return pending
 
 

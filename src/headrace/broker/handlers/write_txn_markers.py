@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from headrace.broker.partition import Partition
 from headrace.broker.pending import Pending
-from headrace.broker.purgatory import Waiting
 from headrace.broker.registry import handles
+from headrace.broker.synced_answers import SyncedAnswer, SyncedTarget
 from headrace.broker.transactions_markers import PATIENCE_MS
 from headrace.coordinator.transactions.coordinator import BUMPING_VERSION
 from headrace.coordinator.transactions.effects import Producer
@@ -30,41 +30,7 @@ if TYPE_CHECKING:
     from headrace.broker.node import Node
 
 
-# What an answer waits for: a partition, the offset behind its marker, and its result.
-Target = tuple[Partition, int, WritableTxnMarkerPartitionResult]
-
-
-class MarkersAsked(Waiting):
-    """Markers that somebody asked for, written and not yet all durable.
-
-    Unlike the coordinator, who has decided and waits for ever, a client is told what went wrong.
-    """
-
-    __slots__ = ("_pending", "_response", "_targets")
-
-    def __init__(
-        self, targets: list[Target], response: WriteTxnMarkersResponse, pending: Pending
-    ) -> None:
-        super().__init__()
-        self._targets = targets
-        self._response = response
-        self._pending = pending
-
-    def try_complete(self) -> bool:
-        for partition, end_offset, result in self._targets:
-            if partition.log.high_watermark < end_offset and not result.error_code:
-                error = partition.error
-                if not error:
-                    return False
-                result.error_code = error
-        self._pending.resolve(self._response)
-        return True
-
-    def expire(self) -> None:
-        for partition, end_offset, result in self._targets:
-            if partition.log.high_watermark < end_offset and not result.error_code:
-                result.error_code = ErrorCode.REQUEST_TIMED_OUT
-        self._pending.resolve(self._response)
+Target = SyncedTarget[WritableTxnMarkerPartitionResult]
 
 
 @handles(WriteTxnMarkersRequest, 1, 2)
@@ -89,12 +55,10 @@ def write_txn_markers(node: Node, ctx: Context, request: WriteTxnMarkersRequest)
     ]
     pending = Pending()
     response = WriteTxnMarkersResponse(markers=results)
-    waiting = MarkersAsked(written, response, pending)
-    if not waiting.try_complete():
-        partitions = [partition for partition, _, _ in written]
-        node.produces.park(waiting, partitions, PATIENCE_MS)
-        for partition in partitions:
-            partition.sync()
+    # Unlike the coordinator, who has decided and waits for ever, a client is told what went wrong.
+    answer = SyncedAnswer(written, response, pending, _refuse)
+    if not answer.try_complete():
+        answer.park(node, PATIENCE_MS)
     return pending
 
 
@@ -120,6 +84,10 @@ def _write(
     result = WritableTxnMarkerPartitionResult(partition_index=index)
     written.append((partition, end_offset, result))
     return result
+
+
+def _refuse(result: WritableTxnMarkerPartitionResult, error: ErrorCode) -> None:
+    result.error_code = error
 
 
 def _check_bumped(partition: Partition, producer: Producer) -> None:
