@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.spark.markers import is_written, marker_name
+from headrace.spark.markers import MARKED_PARTITION, is_written, marker_name, marker_request
 from headrace.spark.pins import Pin, differences, open_batch, plan_fingerprint
 from headrace.spark.pipeline_errors import CheckpointTooOld
 
@@ -31,6 +31,15 @@ def test_every_task_of_a_query_has_a_name_of_its_own() -> None:
     tasks = [("q", 1), ("q", 11), ("q1", 1)]
     names = [marker_name(*task, topic) for task in tasks for topic in (None, "t", "u")]
     assert len(set(names)) == len(names)
+
+
+def test_a_marker_is_asked_for_by_its_place_where_that_is_known() -> None:
+    asked = marker_request("group", "out")
+    assert asked.require_stable
+    # All places would leave out one whose first offset is being committed.
+    assert asked.topics is not None
+    assert [(it.name, it.partition_indexes) for it in asked.topics] == [("out", [MARKED_PARTITION])]
+    assert marker_request("group", None).topics is None
 
 
 def test_the_same_query_in_another_run_has_the_same_fingerprint() -> None:
