@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from headrace.client.addresses import parse_servers
 from headrace.client.cluster import Cluster
 from headrace.client.errors import UnknownSetting
 from headrace.client.security import Security
@@ -14,7 +15,6 @@ from headrace.spark.errors import OptionError
 
 PREFIX = "kafka."
 BOOTSTRAP = "bootstrap"
-DEFAULT_PORT = 9092
 
 # What would be a false promise, as in the official connector.
 REFUSED = {
@@ -72,7 +72,10 @@ def read_connection(options: Mapping[str, str]) -> tuple[Connection, dict[str, s
     insecurity = what_is_insecure(config)
     if insecurity is not None:
         raise OptionError(*insecurity)
-    servers = tuple(map(_server, filter(None, kafka["bootstrap.servers"].split(","))))
+    try:
+        servers = tuple(parse_servers(kafka["bootstrap.servers"]))
+    except ValueError as problem:
+        raise OptionError(f"{PREFIX}{problem}") from None
     return Connection(servers, _texts(config)), kafka
 
 
@@ -89,14 +92,3 @@ def what_is_insecure(config: Mapping[str, Any]) -> tuple[str, str] | None:
 
 def _texts(config: Mapping[str, Any]) -> dict[str, str]:
     return {name: str(value) for name, value in config.items()}
-
-
-def _server(address: str) -> tuple[str, int]:
-    """A host and a port, from HOST, HOST:PORT or [::1]:PORT, with a protocol before it or not."""
-    place = address.strip().rpartition("://")[2]
-    host, colon, port = place.rpartition(":")
-    if not colon or port.endswith("]"):
-        host, port = place, str(DEFAULT_PORT)
-    if not port.isdigit() or not host:
-        raise OptionError(f"kafka.bootstrap.servers: {address.strip()!r} is not HOST:PORT")
-    return host.strip("[]"), int(port)
