@@ -309,10 +309,10 @@ class Connection(asyncio.BufferedProtocol):
         if not self._parsing:
             if self._ready:
                 self._write_ready()
+            # Else nothing came while the line was held, and reading goes on as it was.
             if self._tail or self._reading_paused or replies:
                 self.proceed()
-            if self._finishing:
-                self._close_if_finished()
+            self._close_if_finished()
 
     def _write_ready(self) -> None:
         ready = self._ready
