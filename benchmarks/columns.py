@@ -15,7 +15,7 @@ from rich.table import Table
 from benchmarks import generator, machine, report
 from benchmarks.asking import ROOT, BenchFailed
 from benchmarks.figures import Figure, Row
-from headrace.cli.version import version
+from headrace.cli.common.version import version
 
 OWN = "headrace"
 

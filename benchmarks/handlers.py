@@ -23,7 +23,7 @@ from benchmarks.orders import Orders
 from benchmarks.peers import Headrace, Kafka, Peer
 from benchmarks.rivals.environment import NoEnvironment, python_for_pyrallel
 from benchmarks.rivals.work import Load
-from headrace.cli.version import version
+from headrace.cli.common.version import version
 
 NAME = "handlers"
 

@@ -17,7 +17,7 @@ from typing import Protocol
 from tests import apache_kafka
 
 from benchmarks.process import started_at
-from headrace.cli.version import version
+from headrace.cli.common.version import version
 
 # By default a deleted topic's files stay for a minute or more; the disk is wanted back sooner.
 SETTINGS = {

@@ -194,7 +194,7 @@ class ServicesBench(ColumnsBench):
     def _large(self, running: Running, quick: bool, progress: Console) -> None:
         size = LARGE_BYTES // 16 if quick else LARGE_BYTES
         for verb in ("send", "consume", "handle"):
-            command = [sys.executable, "-m", "tests.reliability.large.memory_process"]
+            command = [sys.executable, "-m", "tests.large.memory_process"]
             done = subprocess.run(
                 [*command, verb, running.bootstrap, f"{TOPIC}-large", str(size)],
                 cwd=ROOT,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 
 from headrace.client.producer import Producer
-from headrace.reliability import App, Transaction, open_store
+from headrace.handlers import App
+from headrace.store import Transaction, open_store
 
 bootstrap = sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:9092"
 store = open_store("sqlite:///inbox-example.db")

@@ -10,16 +10,16 @@ import threading
 
 from headrace import Consumer, Producer
 from headrace.client.addresses import parse_servers
+from headrace.client.clock import SystemClock
 from headrace.client.cluster import Cluster
 from headrace.client.security import Security
-from headrace.reliability.alarms import Alarm, Alarms
-from headrace.reliability.clock import SystemClock
-from headrace.reliability.lag.causes import explain
-from headrace.reliability.lag.gather import gather
-from headrace.reliability.lag.levels import Ladder, Threshold
-from headrace.reliability.lag.meter import Meter
-from headrace.reliability.lag.rules import LagConfig, Rule
-from headrace.reliability.lag.service import LagService
+from headrace.lag.causes import explain
+from headrace.lag.gather import gather
+from headrace.lag.levels import Ladder, Threshold
+from headrace.lag.meter import Meter
+from headrace.lag.rules import LagConfig, Rule
+from headrace.lag.service import LagService
+from headrace.telemetry.alarms import Alarm, Alarms
 from headrace.testing import BrokerThread
 
 logging.getLogger("headrace").setLevel(logging.CRITICAL)

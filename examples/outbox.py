@@ -7,9 +7,10 @@ import sys
 from sqlalchemy import create_engine, text
 from sqlalchemy.orm import Session
 
+from headrace import outbox
 from headrace.client.producer import Producer
-from headrace.reliability import open_store, outbox
-from headrace.reliability.relay import Relay
+from headrace.outbox.relay import Relay
+from headrace.store import open_store
 
 URL = "sqlite:///outbox-example.db"
 store = open_store(URL)

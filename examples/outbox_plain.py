@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import sqlite3
 
-from headrace.reliability import open_store, outbox
+from headrace import outbox
+from headrace.store import open_store
 
 open_store("sqlite:///outbox-plain.db").create()
 

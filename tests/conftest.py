@@ -1,15 +1,34 @@
-"""What every test here shares: the `--long` option and a broker under a short name."""
+"""What every test shares: the `--long` option, a broker under a short name, and real servers."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.stores import (
+    any_pair,
+    apache_kafka,
+    new_database,
+    pair,
+    postgres,
+    redis_server,
+    store_url,
+)
 
 from headrace.testing import plugin
 
 if TYPE_CHECKING:
     from headrace.testing import BrokerThread
+
+__all__ = [
+    "any_pair",
+    "apache_kafka",
+    "new_database",
+    "pair",
+    "postgres",
+    "redis_server",
+    "store_url",
+]
 
 _PLUGIN_NAME = "headrace"
 

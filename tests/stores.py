@@ -1,14 +1,12 @@
-"""Fixtures for databases, Redis and brokers; imported by the folders that use them."""
+"""Fixtures for databases, Redis and brokers, each started once in a run; see conftest.py."""
 
 from __future__ import annotations
 
 import itertools
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, TypeVar
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -25,41 +23,6 @@ DATABASES = ("sqlite", "postgres")
 TIMEOUT_SECONDS = 60.0
 
 _numbers = itertools.count(1)
-
-Server = TypeVar("Server")
-
-
-class Shared(Generic[Server]):
-    """One server for all folders of tests that have its fixture, from first to last use."""
-
-    def __init__(self, make: Callable[[], AbstractContextManager[Server]]) -> None:
-        self._make = make
-        self._running = ExitStack()
-        self._servers: list[Server] = []
-        self._users = 0
-
-    @contextmanager
-    def used(self) -> Iterator[Server]:
-        if not self._users:
-            self._servers = [self._running.enter_context(self._make())]
-        self._users += 1
-        try:
-            yield self._servers[0]
-        finally:
-            self._users -= 1
-            if not self._users:
-                self._running.close()
-
-
-_postgres = Shared(Postgres)
-_redis = Shared(RedisServer)
-_apache = Shared(
-    lambda: ApacheKafka(
-        settings={"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "4"},
-        heap="512m",
-        jvm=QUICK_JVM,
-    )
-)
 
 
 @dataclass(frozen=True)
@@ -84,7 +47,7 @@ def postgres() -> Iterator[Postgres]:
     """A PostgreSQL server."""
     if programs() is None:
         pytest.skip("PostgreSQL is not installed")
-    with _postgres.used() as server:
+    with Postgres() as server:
         yield server
 
 
@@ -93,7 +56,7 @@ def redis_server() -> Iterator[RedisServer]:
     """A Redis server."""
     if shutil.which("redis-server") is None:
         pytest.skip("Redis is not installed")
-    with _redis.used() as server:
+    with RedisServer() as server:
         yield server
 
 
@@ -102,7 +65,8 @@ def apache_kafka() -> Iterator[ApacheKafka]:
     """An Apache Kafka node."""
     if shutil.which("java") is None:
         pytest.skip("Java is not installed")
-    with _apache.used() as kafka:
+    settings = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "4"}
+    with ApacheKafka(settings=settings, heap="512m", jvm=QUICK_JVM) as kafka:
         yield kafka
 
 

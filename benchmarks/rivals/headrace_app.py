@@ -9,8 +9,8 @@ from typing import Any
 
 from benchmarks.rivals.statements import EFFECT, TABLES, own_statements
 from benchmarks.rivals.work import FETCH_WAIT_MS, Load, Meter, Order, given, sleep_s
-from headrace.reliability.app import App
-from headrace.reliability.store import Transaction
+from headrace.handlers.app import App
+from headrace.store import Transaction
 
 _LANES = 64
 _BATCH = 500

@@ -40,22 +40,22 @@ class Picture:
 PICTURES = {
     "delay": Picture(
         "States of a delayed message",
-        "headrace.reliability.delay.machine:TABLE",
+        "headrace.ledger.delay.machine:TABLE",
         "delay.md",
     ),
     "half": Picture(
         "States of a half message",
-        "headrace.reliability.half.states:TABLE",
+        "headrace.ledger.half.states:TABLE",
         "half.md",
     ),
     "large": Picture(
         "States of a message in chunks at its reader",
-        "headrace.reliability.large.states:TABLE",
+        "headrace.large.states:TABLE",
         "large.md",
     ),
     "lag": Picture(
         "States of a level of lag",
-        "headrace.reliability.lag.gate:TABLE",
+        "headrace.lag.gate:TABLE",
         "lag.md",
     ),
     "dispatch": Picture(

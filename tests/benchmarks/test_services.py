@@ -10,8 +10,8 @@ from benchmarks.services import BENCH, FIGURES, ServicesBench
 from tests.client.kafkas import Kafka
 
 from benchmarks import report
-from headrace.reliability.delay.service import delay_service
-from headrace.reliability.ledger.service import LedgerOptions
+from headrace.ledger.delay.service import delay_service
+from headrace.ledger.service import LedgerOptions
 from headrace.testing import BrokerThread
 
 MACHINE = {"date": "2026-01-02", "cpu": "2 x CPU"}

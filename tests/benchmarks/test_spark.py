@@ -11,8 +11,8 @@ from benchmarks.spark_topics import PARTITIONS, Load
 from rich.console import Console
 
 from headrace.protocol.compression import Codec
-from headrace.spark.batch import BatchReader
-from headrace.spark.options import read_options
+from headrace.spark.source.batch import BatchReader
+from headrace.spark.source.options import read_options
 from headrace.testing import BrokerThread
 
 PLAIN, BEST = "headrace", "headrace-value"

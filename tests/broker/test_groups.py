@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tests.broker.handlers.asking import Asker, with_broker
+from tests.broker.apis.asking import Asker, with_broker
 from tests.coordinator.clients import ALL, GROUP, JAVA_2, NEWEST, GroupClient, Versions
 
 from headrace.metadata.topic_names import CONSUMER_OFFSETS

@@ -7,7 +7,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from tests.broker.handlers.asking import Asker, with_broker
+from tests.broker.apis.asking import Asker, with_broker
 from tests.coordinator.clients import GROUP, NEWEST, GroupClient, turns
 from tests.storage.faulty_files import FaultyFileSystem
 

@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from tests.broker.handlers.asking import Asker, with_broker
+from tests.broker.apis.asking import Asker, with_broker
 
 from headrace.broker.housekeeping import TURN_LOGS
-from headrace.storage.checkpoints import CheckpointFolder
+from headrace.storage.dirs.checkpoints import CheckpointFolder
 
 PARTITIONS = 10 * TURN_LOGS
 

@@ -6,7 +6,7 @@ import pytest
 
 from headrace.broker.log_config import log_config
 from headrace.config import BROKER_ROWS, ConfigError, Settings
-from headrace.storage.config import LogConfig
+from headrace.storage.log.config import LogConfig
 
 
 def test_without_any_setting_the_log_has_its_own_defaults() -> None:

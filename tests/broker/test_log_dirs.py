@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.broker.handlers.asking import Asker, with_broker
+from tests.broker.apis.asking import Asker, with_broker
 from tests.broker.transactional import Transactional, committed_offset
 from tests.coordinator.clients import JAVA_2, NEWEST, GroupClient, Versions
 

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from tests.broker.handlers.asking import Asker, with_broker
+from tests.broker.apis.asking import Asker, with_broker
 
 from headrace.broker.topics import sort_folders
 from headrace.metadata import FILE_NAME, Catalog, SqliteStore, Topic

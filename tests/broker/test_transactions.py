@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.broker.handlers.asking import Asker, with_broker
+from tests.broker.apis.asking import Asker, with_broker
 from tests.broker.transactional import (
     READ_COMMITTED,
     Transactional,
@@ -20,7 +20,7 @@ from tests.coordinator.clients import turns
 from tests.storage.faulty_files import FaultyFileSystem
 
 from headrace.broker import transactions_markers, transactions_shard
-from headrace.broker.handlers import write_txn_markers
+from headrace.broker.apis import write_txn_markers
 from headrace.broker.partition import Partition
 from headrace.coordinator.transactions.records import Transaction
 from headrace.coordinator.transactions.states import State

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.apache_kafka import ApacheKafka, java_tool
-from tests.broker.handlers.asking import Asker, with_broker
+from tests.broker.apis.asking import Asker, with_broker
 from tests.broker.transactional import Transactional
 
 from headrace.coordinator.loading import Loader

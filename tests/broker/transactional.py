@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tests.broker.handlers.asking import Asker
+from tests.broker.apis.asking import Asker
 
+from headrace.broker.apis.fetch import fetch
 from headrace.broker.context import Context
-from headrace.broker.handlers.fetch import fetch
 from headrace.broker.pending import Pending
 from headrace.protocol.api.add_offsets_to_txn import (
     AddOffsetsToTxnRequest,
@@ -52,7 +52,7 @@ from headrace.protocol.batch import build_batch, iter_headers, iter_records
 from headrace.protocol.control import ControlType, parse_marker
 from headrace.protocol.errors import ErrorCode
 from headrace.protocol.records import Record
-from headrace.storage.slices import Slice
+from headrace.storage.log.slices import Slice
 
 TIMEOUT_MS = 60_000
 # What clients of before and since KIP-890's second part send.

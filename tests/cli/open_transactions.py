@@ -6,7 +6,7 @@ import time
 
 from confluent_kafka import Producer
 
-from headrace.cli.pairs import split_address
+from headrace.cli.common.pairs import split_address
 from headrace.client.cluster import Cluster, CoordinatorOf
 from headrace.client.refusals import refused
 from headrace.client.security import Security

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.cli.tool import TIMEOUT_SECONDS, TOOL, Headrace
 from tests.client.kafkas import Kafka
-from tests.reliability.delay.reading import read_all
-from tests.reliability.running import wait_until
+from tests.handlers.running import wait_until
+from tests.ledger.delay.reading import read_all
 
 from headrace.client import Producer
-from headrace.reliability.delay.service import delay_service
-from headrace.reliability.ledger.service import LedgerOptions
+from headrace.ledger.delay.service import delay_service
+from headrace.ledger.service import LedgerOptions
 
 if TYPE_CHECKING:
     from headrace.testing import BrokerThread

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.cli.tool import Headrace
 
-from headrace.reliability.fingerprints import Failure
-from headrace.reliability.message import Message
-from headrace.reliability.store import Store, open_store
-from headrace.reliability.store.dead_letters import DEAD, Letter
-from headrace.reliability.store.messages import Chosen
+from headrace.client.message import Message
+from headrace.store import Store, open_store
+from headrace.store.dead_letters import DEAD, Letter
+from headrace.store.fingerprints import Failure
+from headrace.store.messages import Chosen
 from headrace.testing.topics import Topics
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import subprocess
 import pytest
 from tests.cli.tool import TIMEOUT_SECONDS, TOOL
 
-from headrace.cli import doctor
+from headrace.cli.doctor import verbs as doctor
 
 
 def test_it_looks_at_every_part_as_json() -> None:

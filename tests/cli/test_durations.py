@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.cli.durations import parse_duration_ms, parse_time_ms, show_duration, show_time
-from headrace.cli.errors import CliError
+from headrace.cli.common.durations import parse_duration_ms, parse_time_ms, show_duration, show_time
+from headrace.cli.common.errors import CliError
 
 
 @pytest.mark.parametrize(

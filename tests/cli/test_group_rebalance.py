@@ -10,8 +10,8 @@ from tests.cli.members import Member
 from tests.cli.places import commit, committed, fill
 from tests.cli.tool import Headrace
 
-from headrace.cli.group_names import find_groups
-from headrace.cli.rebalancing import Rebalance
+from headrace.cli.group.names import find_groups
+from headrace.cli.group.rebalancing import Rebalance
 from headrace.client.cluster import Cluster, CoordinatorOf
 from headrace.client.security import Security
 from headrace.client.wire import Wire

@@ -11,9 +11,9 @@ from tests.cli.members import Member
 from tests.cli.places import commit, fill
 from tests.cli.tool import Headrace
 
-from headrace.reliability.fingerprints import describe
-from headrace.reliability.message import Message
-from headrace.reliability.store import open_store
+from headrace.client.message import Message
+from headrace.store import open_store
+from headrace.store.fingerprints import describe
 from headrace.testing import BrokerThread
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from tests.cli.tool import Headrace
 
-from headrace.reliability.large.claims import Claims, new_name, open_claims
-from headrace.reliability.large.topic_facts import AskTopics
+from headrace.large.claims import Claims, new_name, open_claims
+from headrace.large.topic_facts import AskTopics
 from headrace.testing import BrokerThread
 
 OLD_MS = 1_600_000_000_000
@@ -54,8 +54,8 @@ def test_bodies_beyond_retention_are_removed(claims: Claims, headrace: Headrace)
 
 
 def test_the_store_is_looked_at_too(claims: Claims, headrace: Headrace, tmp_path: Path) -> None:
-    from headrace.reliability.large.keeping import kept_in
-    from headrace.reliability.store import open_store
+    from headrace.large.keeping import kept_in
+    from headrace.store import open_store
 
     url = f"sqlite:///{tmp_path / 'shop.db'}"
     store = open_store(url)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.cli.tool import Headrace
 
-from headrace.reliability.store import Store, open_store
+from headrace.store import Store, open_store
 
 MEGABYTE = 1_000_000
 

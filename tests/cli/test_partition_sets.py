@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.cli.errors import CliError
-from headrace.cli.partition_sets import parse_partitions, show_partitions
+from headrace.cli.common.errors import CliError
+from headrace.cli.common.partition_sets import parse_partitions, show_partitions
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from headrace.cli.errors import CliError
-from headrace.cli.positions import Positions, parse_positions, resolve
+from headrace.cli.common.errors import CliError
+from headrace.cli.records.positions import Positions, parse_positions, resolve
 
 
 @dataclass

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from headrace.cli.errors import CliError
-from headrace.cli.pairs import parse_pairs, split_address
-from headrace.cli.properties import read_properties
+from headrace.cli.common.errors import CliError
+from headrace.cli.common.pairs import parse_pairs, split_address
+from headrace.cli.common.properties import read_properties
 
 
 def test_comments_blank_lines_and_continuations_are_read_as_java_reads_them(tmp_path: Path) -> None:

@@ -7,14 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from headrace.cli import app, quick
-from headrace.cli.serving import ServeOptions
+from headrace.cli import app
+from headrace.cli.broker import quick
+from headrace.cli.broker.serving import ServeOptions
 
 
 def typer_reads(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> ServeOptions:
     read: list[ServeOptions] = []
     collect: Callable[[ServeOptions], None] = read.append
-    monkeypatch.setattr("headrace.cli.broker.run_broker", collect)
+    monkeypatch.setattr("headrace.cli.broker.broker.run_broker", collect)
     app.command()(args=["broker", *arguments], standalone_mode=False)
     return read[0]
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from headrace.cli.errors import CliError
-from headrace.cli.record_format import compile_format, format_json
+from headrace.cli.common.errors import CliError
+from headrace.cli.records.formats import compile_format, format_json
 
 
 @dataclass

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from headrace.cli.errors import CliError
-from headrace.cli.record_lines import LineOptions, read_records
+from headrace.cli.common.errors import CliError
+from headrace.cli.records.lines import LineOptions, read_records
 
 
 def records(lines: list[bytes], **options: Any) -> list[dict[str, Any]]:

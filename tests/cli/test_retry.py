@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from tests.cli.tool import Headrace
 
-from headrace.reliability.fingerprints import Failure
-from headrace.reliability.message import Message
-from headrace.reliability.store import Store, open_store
-from headrace.reliability.store.messages import Chosen
-from headrace.reliability.store.retries import lane_digest
+from headrace.client.message import Message
+from headrace.store import Store, open_store
+from headrace.store.fingerprints import Failure
+from headrace.store.messages import Chosen
+from headrace.store.retries import lane_digest
 
 FAILURE = Failure("ValueError: no", "Traceback: the whole story", "shop.bill", "abc123")
 FAR_MS = 4_000_000_000_000

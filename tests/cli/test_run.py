@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 from tests.cli.tool import TIMEOUT_SECONDS, TOOL
-from tests.reliability.running import committed, send, wait_until
+from tests.handlers.running import committed, send, wait_until
 
 from headrace.testing import BrokerThread
 
 SHOP = """
-from headrace.reliability import App
+from headrace.handlers import App
 
 app = App("127.0.0.1:1")
 nothing = App("127.0.0.1:1")

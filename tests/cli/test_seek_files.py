@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.cli.errors import CliError
-from headrace.cli.seek_files import read_places, write_places
+from headrace.cli.common.errors import CliError
+from headrace.cli.group.seek_files import read_places, write_places
 
 PLACES = {("orders", 0): 4, ("or,ders", 1): 6}
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.cli.errors import CliError
-from headrace.cli.seek_target import Kind, Target, parse_target
+from headrace.cli.common.errors import CliError
+from headrace.cli.group.seek_target import Kind, Target, parse_target
 
 NOW_MS = 1_000_000_000
 

@@ -10,10 +10,10 @@ from tests.cli.tool import TIMEOUT_SECONDS
 
 IMPORTS_OF_THE_BROKER = """
 import sys
-from headrace.cli.quick import read_plain
+from headrace.cli.broker.quick import read_plain
 import headrace.broker
-import headrace.cli.broker
-import headrace.cli.up
+import headrace.cli.broker.broker
+import headrace.cli.broker.up
 print(*sorted(sys.modules))
 """
 

@@ -7,11 +7,8 @@ from collections.abc import Iterator
 import pytest
 from tests.apache_kafka import ApacheKafka
 from tests.client.kafkas import Kafka
-from tests.stores import apache_kafka
 
 from headrace.testing import BrokerThread
-
-__all__ = ["apache_kafka"]
 
 
 @pytest.fixture(scope="session")

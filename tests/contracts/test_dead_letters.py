@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from headrace.reliability.fingerprints import Failure
-from headrace.reliability.message import Message
-from headrace.reliability.store import Store, open_store
-from headrace.reliability.store.dead_letters import DEAD, NEW, REPLAYED, Letter
-from headrace.reliability.store.messages import Chosen
+from headrace.client.message import Message
+from headrace.store import Store, open_store
+from headrace.store.dead_letters import DEAD, NEW, REPLAYED, Letter
+from headrace.store.fingerprints import Failure
+from headrace.store.messages import Chosen
 from headrace.testing import VirtualClock
 
 FAILURE = Failure("ValueError: no", "Traceback ...", "shop.bill", "abc123")

@@ -8,9 +8,9 @@ from contextlib import closing
 
 import pytest
 
-from headrace.reliability.redis_inbox import RedisInbox
-from headrace.reliability.store import open_store
-from headrace.reliability.store.inbox import InboxPort
+from headrace.store import open_store
+from headrace.store.inbox import InboxPort
+from headrace.store.redis_inbox import RedisInbox
 
 Handle = Callable[..., set[str]]
 

@@ -8,11 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from headrace.reliability.fingerprints import Failure
-from headrace.reliability.message import Message
-from headrace.reliability.store import Store, open_store
-from headrace.reliability.store.messages import Chosen
-from headrace.reliability.store.retries import ParkedMessage, lane_digest
+from headrace.client.message import Message
+from headrace.store import Store, open_store
+from headrace.store.fingerprints import Failure
+from headrace.store.messages import Chosen
+from headrace.store.retries import ParkedMessage, lane_digest
 from headrace.testing import VirtualClock
 
 FAILURE = Failure("ValueError: no", "Traceback ...", "shop.bill", "abc123")

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Column, Integer, MetaData, String, Table, insert, select
 from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
-from tests.reliability.endings import ends_with
-from tests.reliability.moments import Moments
+from tests.handlers.endings import ends_with
+from tests.handlers.moments import Moments
 
-from headrace.reliability.store import (
+from headrace.store import (
     Store,
     StoreError,
     StoreUnavailable,

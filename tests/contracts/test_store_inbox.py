@@ -6,11 +6,11 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from tests.reliability.endings import ends_with
-from tests.reliability.moments import Moments
+from tests.handlers.endings import ends_with
+from tests.handlers.moments import Moments
 
-from headrace.reliability.store import Store, open_store
-from headrace.reliability.store.inbox import InboxRow
+from headrace.store import Store, open_store
+from headrace.store.inbox import InboxRow
 
 WAIT_SECONDS = 60
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from tests.reliability.endings import ends_with
-from tests.reliability.moments import Moments
+from tests.handlers.endings import ends_with
+from tests.handlers.moments import Moments
 
-from headrace.reliability.store import Store, open_store
-from headrace.reliability.store.outbox import OutboxRow, Overdue
+from headrace.store import Store, open_store
+from headrace.store.outbox import OutboxRow, Overdue
 
 FIVE_MINUTES_MS = 300_000
 MEGABYTE = 1_000_000

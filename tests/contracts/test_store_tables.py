@@ -6,13 +6,13 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from tests.reliability.endings import ends_with
-from tests.reliability.moments import Moments
+from tests.handlers.endings import ends_with
+from tests.handlers.moments import Moments
 
-from headrace.reliability.message import Message
-from headrace.reliability.store import Fenced, Store, open_store
-from headrace.reliability.store.leases import drop_lease, take_lease
-from headrace.reliability.store.offsets import Place
+from headrace.client.message import Message
+from headrace.store import Fenced, Store, open_store
+from headrace.store.leases import drop_lease, take_lease
+from headrace.store.offsets import Place
 
 WAIT_SECONDS = 60
 ORDERS = ("orders", 0)

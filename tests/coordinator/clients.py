@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import NamedTuple
 
-from tests.broker.handlers.asking import Asker
+from tests.broker.apis.asking import Asker
 from tests.coordinator.stage import CODES, subscription
 
 from headrace.protocol.api.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse

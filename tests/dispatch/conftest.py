@@ -10,17 +10,8 @@ import pytest
 from tests.apache_kafka import ApacheKafka
 from tests.dispatch.worlds import World
 from tests.redis_server import RedisServer
-from tests.stores import apache_kafka, new_database, postgres, redis_server, store_url
 
 from headrace.testing import BrokerThread
-
-__all__ = [
-    "apache_kafka",
-    "new_database",
-    "postgres",
-    "redis_server",
-    "store_url",
-]
 
 # In full: what a user starts with, and what it may grow into. The others as a smoke.
 PAIRS = (("headrace", "sqlite"), ("apache", "redis"))

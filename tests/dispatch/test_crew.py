@@ -14,7 +14,7 @@ from headrace.dispatch.crew import Crew, Task, make_crew
 from headrace.dispatch.fences import Fence
 from headrace.dispatch.jobs import make_worker
 from headrace.dispatch.outcomes import Outcome
-from headrace.reliability.parts import LoopThread
+from headrace.handlers.loop import LoopThread
 
 
 class Nameless(Exception):

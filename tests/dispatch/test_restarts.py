@@ -13,7 +13,7 @@ from tests.dispatch.worlds import WAIT_SECONDS, World, wait_until
 
 from headrace.dispatch import Delivery, Dispatcher
 from headrace.dispatch.node import Node
-from headrace.reliability import open_store
+from headrace.store import open_store
 
 
 def test_a_restarted_node_goes_on_with_its_spool(world: World) -> None:

@@ -15,7 +15,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from headrace.reliability import App, Backoff, Large, Message, Retry, Transaction, retry_job
+from headrace.client.message import Message
+from headrace.handlers import App, Backoff, Retry
+from headrace.handlers import retries as retry_job
+from headrace.large import Large
+from headrace.store import Transaction
 
 CONFIG = "films.json"
 TOPIC, GROUP = "films", "viewers"

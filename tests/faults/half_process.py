@@ -18,13 +18,13 @@ from typing import Any
 
 from tests.faults.steps import Step
 
-from headrace.cli.signals import on_stop
-from headrace.reliability.app import App
-from headrace.reliability.half.half import Half
-from headrace.reliability.half.limits import HalfLimits
-from headrace.reliability.half.service import half_service
-from headrace.reliability.ledger import clients
-from headrace.reliability.store import Store, open_store
+from headrace.cli.common.signals import on_stop
+from headrace.handlers.app import App
+from headrace.handlers.half.half import Half
+from headrace.ledger import clients
+from headrace.ledger.half.limits import HalfLimits
+from headrace.ledger.half.service import half_service
+from headrace.store import Store, open_store
 
 TARGET, GROUP = "orders", "shop"
 TABLE = "CREATE TABLE IF NOT EXISTS orders (id TEXT PRIMARY KEY)"
@@ -43,15 +43,15 @@ SHOP_STEPS = (
     Step("local commit done"),
     Step("raised"),
     Step("decided"),
-    Step("asked", "reliability.half.joining:has_committed", "before"),
-    Step("knows", "reliability.half.joining:has_committed", "after"),
+    Step("asked", "handlers.half.joining:has_committed", "before"),
+    Step("knows", "handlers.half.joining:has_committed", "after"),
 )
 SERVICE_STEPS = (
-    Step("taking in", "reliability.ledger.intake:Intake._begin", "after"),
-    Step("taken in", "reliability.ledger.intake:Intake._move", "after"),
-    Step("acting", "reliability.ledger.owned:Owned.begin", "after"),
-    Step("acted", "reliability.ledger.owned:Owned.commit", "after"),
-    Step("noted", "reliability.ledger.book:Book.done", "after"),
+    Step("taking in", "ledger.intake:Intake._begin", "after"),
+    Step("taken in", "ledger.intake:Intake._move", "after"),
+    Step("acting", "ledger.owned:Owned.begin", "after"),
+    Step("acted", "ledger.owned:Owned.commit", "after"),
+    Step("noted", "ledger.book:Book.done", "after"),
 )
 STEPS = {step.name: step for step in (*SHOP_STEPS, *SERVICE_STEPS)}
 

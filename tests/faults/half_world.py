@@ -22,10 +22,10 @@ from tests.faults.half_onlooker import Onlooker
 from tests.faults.half_process import CLOSED, STOP_SELLING, TABLE, TARGET, HalfConfig
 from tests.faults.hanging import AGE_MS, end_hanging
 
-from headrace.reliability.half.headers import HALF_HEADER, TOPIC
-from headrace.reliability.half.known import KnownHalf, known_halves
-from headrace.reliability.message import ID_HEADER
-from headrace.reliability.store import open_store
+from headrace.client.message import ID_HEADER
+from headrace.ledger.half.headers import HALF_HEADER, TOPIC
+from headrace.ledger.half.known import KnownHalf, known_halves
+from headrace.store import open_store
 
 ROOT = Path(__file__).parents[2]
 PARTITIONS = 2

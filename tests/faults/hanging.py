@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import time
 
-from headrace.cli.aborting import find_producer, write_marker
-from headrace.cli.cluster import open_cluster
-from headrace.cli.hanging import find_hanging
+from headrace.cli.common.cluster import open_cluster
+from headrace.cli.txn.aborting import find_producer, write_marker
+from headrace.cli.txn.hanging import find_hanging
 
 # Longer than any transaction of the services may be open.
 AGE_MS = 30_000

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from headrace.reliability.dead_letters import DeadLetters
-from headrace.reliability.execution import Execution
-from headrace.reliability.failures import Failures
-from headrace.reliability.message import Message
-from headrace.reliability.policies import DeadLetter
-from headrace.reliability.progress import Progress
-from headrace.reliability.relay import Relay
-from headrace.reliability.retry_job import RetryJob
-from headrace.reliability.store.inbox import Inbox
-from headrace.reliability.store.outbox import OutboxMessage
+from headrace.client.message import Message
+from headrace.handlers.dead_letters import DeadLetters
+from headrace.handlers.execution import Execution
+from headrace.handlers.failures import Failures
+from headrace.handlers.policies import DeadLetter
+from headrace.handlers.progress import Progress
+from headrace.handlers.retries import RetryJob
+from headrace.outbox.relay import Relay
+from headrace.store.inbox import Inbox
+from headrace.store.outbox import OutboxMessage
 
 
 def no_claim() -> None:

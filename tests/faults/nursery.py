@@ -116,9 +116,9 @@ def main() -> None:
     import headrace.cli.app
     import headrace.client.consumer
     import headrace.client.producer
-    import headrace.reliability.jobs
-    import headrace.reliability.runner
-    import headrace.reliability.store.store  # noqa: F401
+    import headrace.handlers.background
+    import headrace.handlers.runner
+    import headrace.store.store  # noqa: F401
 
     reading, writing = os.pipe()
     os.set_blocking(writing, False)

@@ -18,11 +18,14 @@ import msgspec
 from tests.faults import mutants
 from tests.faults.steps import Fault, Faults
 
-from headrace.reliability import dead_letters, jobs, relay, retry_job
-from headrace.reliability.app import App
-from headrace.reliability.message import Message
-from headrace.reliability.policies import Backoff, Retry
-from headrace.reliability.store import Transaction
+from headrace.client.message import Message
+from headrace.handlers import background as jobs
+from headrace.handlers import dead_letters
+from headrace.handlers import retries as retry_job
+from headrace.handlers.app import App
+from headrace.handlers.policies import Backoff, Retry
+from headrace.outbox import relay
+from headrace.store import Transaction
 
 CONFIG = "shop.json"
 FAILURES = "failures.log"

@@ -34,7 +34,7 @@ from tests.faults.shop import (
 from tests.faults.shop_process import NOTE, ShopProcess
 from tests.faults.steps import Fault
 
-from headrace.reliability.store import open_store
+from headrace.store import open_store
 
 PARTITIONS = 2
 END_SECONDS = 60.0

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 from tests.spark.clusters import SETTINGS
 
 from headrace.spark import Folder, Pipeline, Table, Topic, pipeline
-from headrace.spark.homes import Home
-from headrace.spark.outputs import make_topics
-from headrace.spark.runner import Runner
+from headrace.spark.pipelines.homes import Home
+from headrace.spark.pipelines.outputs import make_topics
+from headrace.spark.pipelines.runner import Runner
+from headrace.spark.pipelines.writing import Start
 from headrace.spark.sessions import open_session
-from headrace.spark.writing import Start
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -17,13 +17,13 @@ import pytest
 from tests.apache_kafka import ApacheKafka
 from tests.client.kafkas import Kafka
 from tests.faults.processes import BrokerProcess
-from tests.reliability.delay.reading import read_all
-from tests.reliability.running import wait_until
+from tests.handlers.running import wait_until
+from tests.ledger.delay.reading import read_all
 
 from headrace.client import Producer
 from headrace.client.errors import DeliveryFailed
 from headrace.client.sent import Sent
-from headrace.reliability.delay.pending import pending
+from headrace.ledger.delay.pending import pending
 
 TARGET = "orders"
 # How late a message may be beyond its time, or beyond the last death before its delivery: that

@@ -20,7 +20,7 @@ from tests.faults.films import TABLE, TOPIC, FilmsConfig, digest_of
 from tests.faults.films_sender import acknowledged, allow
 from tests.faults.processes import BrokerProcess
 
-from headrace.reliability.store import open_store
+from headrace.store import open_store
 
 PARTITIONS = 2
 # Nothing moved for so long: nothing will.

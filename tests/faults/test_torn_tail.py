@@ -17,7 +17,7 @@ from tests.faults.disks import (
 from tests.storage.faulty_files import PowerLossFileSystem
 
 from headrace.storage import names
-from headrace.storage.scan import iter_headers
+from headrace.storage.log.scan import iter_headers
 from headrace.storage.verify import Severity, verify
 
 LAST_BATCHES = 3

@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from tests.broker.handlers.asking import Asker
+from tests.broker.apis.asking import Asker
 from tests.broker.transactional import Transactional, committed_offset, read_committed
 from tests.faults.worlds import WatchedDisk
 from tests.storage.faulty_files import PowerLossFileSystem

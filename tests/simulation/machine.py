@@ -42,7 +42,7 @@ from headrace.metadata.store import (
     Set,
     parent_of,
 )
-from headrace.storage import sync as sync_module
+from headrace.storage.log import sync as sync_module
 
 DATA = "/data"
 START_MS = 1_700_000_000_000

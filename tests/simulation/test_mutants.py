@@ -22,7 +22,7 @@ from headrace.coordinator.transactions import coordinator as transactions
 from headrace.coordinator.transactions.effects import Result
 from headrace.protocol.errors import ErrorCode
 from headrace.storage import Log
-from headrace.storage.producers import Producers
+from headrace.storage.log.producers import Producers
 
 SEEDS = range(200)
 

@@ -11,15 +11,12 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.apache_kafka import ApacheKafka
 from tests.client.kafkas import Kafka
-from tests.stores import apache_kafka
 
-from headrace.spark.way_back import check_way_back
+from headrace.spark.pipelines.way_back import check_way_back
 from headrace.testing import BrokerThread
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-__all__ = ["apache_kafka"]
 
 # A short life gains nothing from the optimising compiler.
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"

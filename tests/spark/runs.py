@@ -11,11 +11,11 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.client.kafkas import TIMEOUT_SECONDS, Kafka
 
-from headrace.spark.definitions import Pipeline
-from headrace.spark.homes import Home
-from headrace.spark.outputs import make_topics
-from headrace.spark.runner import Runner
-from headrace.spark.writing import Start
+from headrace.spark.pipelines.definitions import Pipeline
+from headrace.spark.pipelines.homes import Home
+from headrace.spark.pipelines.outputs import make_topics
+from headrace.spark.pipelines.runner import Runner
+from headrace.spark.pipelines.writing import Start
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

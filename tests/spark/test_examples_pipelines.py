@@ -13,8 +13,8 @@ from tests.client.kafkas import Kafka
 from tests.spark.runs import make_topic, objects, run_pipeline, send
 
 from headrace.spark import register
-from headrace.spark.aliases import live_version, make_live
-from headrace.spark.comparing import compare
+from headrace.spark.pipelines.aliases import live_version, make_live
+from headrace.spark.pipelines.comparing import compare
 from headrace.testing import BrokerThread
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from headrace.protocol.batch import build_batch, iter_headers, iter_records
 from headrace.protocol.control import ControlType, EndTransactionMarker, build_marker
 from headrace.protocol.records import Record
 from headrace.storage import FileSystem, Log, LogConfig, Origin
-from headrace.storage.recovery import Opening, open_log
+from headrace.storage.recovery.recovery import Opening, open_log
 
 NOW_MS = 1_700_000_000_000
 FOLDER = "/data/t-0"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headrace import App, Backoff, Retry, Transaction
-from headrace.reliability.message import Message
+from headrace.client.message import Message
 from headrace.testing import run
 
 DAY_MS = 86_400_000

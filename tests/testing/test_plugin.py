@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.machinery import SourceFileLoader
 
-from headrace.reliability import retry_job
+from headrace.handlers import retries as retry_job
 
 
 def test_our_modules_are_not_parsed_anew_by_pytest() -> None:

@@ -18,12 +18,12 @@ from struct import Struct
 from typing import TYPE_CHECKING, cast
 
 from headrace.broker.buffers import SMALL_FRAME_BYTES
-from headrace.broker.outbox import Outbox, Segment
+from headrace.broker.send_queue import Outbox, Segment
 from headrace.protocol.primitives import ProtocolError
 
 if TYPE_CHECKING:
-    from headrace.broker.commit_lanes import CommitLanes
-    from headrace.broker.lanes import Lanes
+    from headrace.broker.commit_templates import CommitLanes
+    from headrace.broker.produce_templates import Lanes
     from headrace.broker.server import Server
 
 LENGTH = Struct(">i")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from headrace.config import Settings, topic_settings
-from headrace.storage.config import LogConfig
+from headrace.storage.log.config import LogConfig
 
 # The log names each setting as the topic does, with `_` for `.`.
 _FIELDS = {field.name: field.name.replace("_", ".") for field in dataclasses.fields(LogConfig)}

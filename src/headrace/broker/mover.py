@@ -14,8 +14,8 @@ from headrace.storage import names
 if TYPE_CHECKING:
     from headrace.broker.node import Node
     from headrace.storage import Log, LogDir
-    from headrace.storage.arrivals import Place
-    from headrace.storage.move import Move
+    from headrace.storage.dirs.arrivals import Place
+    from headrace.storage.dirs.move import Move
 
 # How long a log is left to a checkpoint or a compaction that is exchanging its files.
 SWAP_PAUSE_SECONDS = 0.01

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from headrace.broker.buffers import BufferPool
 from headrace.broker.connection import Connection
-from headrace.broker.dispatch import Dispatcher
-from headrace.broker.outbox import SCRATCH_BYTES, ThreadReader
+from headrace.broker.router import Dispatcher
+from headrace.broker.send_queue import SCRATCH_BYTES, ThreadReader
 from headrace.config import Endpoint
 from headrace.protocol.primitives import ProtocolError
 

@@ -32,7 +32,7 @@ from headrace.protocol.errors import ErrorCode, KafkaError
 from headrace.protocol.primitives import ProtocolError
 from headrace.protocol.records import Record
 from headrace.storage import Origin
-from headrace.storage.reading import ColdRead
+from headrace.storage.log.reading import ColdRead
 from headrace.timing.wheel import Entry
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from headrace.metadata.planning import NewTopic, Rules, check_growth, plan_topic
 from headrace.metadata.topic_names import collision_key
 from headrace.protocol.errors import ErrorCode, KafkaError
 from headrace.storage import FileSystem, LogConfig, names
-from headrace.storage.checkpoints import (
+from headrace.storage.dirs.checkpoints import (
     CorruptCheckpoint,
     format_partition_metadata,
     parse_partition_metadata,

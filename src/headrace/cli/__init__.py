@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from headrace.cli.errors import CliError
+from headrace.cli.common.errors import CliError
 
 
 def main() -> None:
@@ -16,7 +16,7 @@ def run(arguments: list[str]) -> int:
     """Run one command and return its exit code; errors are one line and a hint, no traceback."""
     try:
         if arguments[:1] in (["up"], ["broker"]):
-            from headrace.cli.quick import start_quickly
+            from headrace.cli.broker.quick import start_quickly
 
             if start_quickly(arguments):
                 return 0

@@ -7,40 +7,37 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headrace.cli import (
-    bench,
-    consume,
-    delay,
-    dispatch,
-    dlq,
-    doctor,
-    group,
-    half,
-    inbox,
-    lag,
-    large,
-    log,
-    outbox,
-    pipeline,
-    produce,
-    producer,
-    retry,
-    running,
-    service,
-    settings,
-    topic,
-    txn,
-)
-from headrace.cli.serve_options import (
+from headrace.cli.bench import verbs as bench
+from headrace.cli.broker.options import (
     ConfigOption,
     DataDirOption,
     InsecureOption,
     ListenOption,
     SetOption,
 )
+from headrace.cli.delay import verbs as delay
+from headrace.cli.dispatch import verbs as dispatch
+from headrace.cli.dlq import verbs as dlq
+from headrace.cli.doctor import verbs as doctor
+from headrace.cli.group import verbs as group
+from headrace.cli.half import verbs as half
+from headrace.cli.inbox import verbs as inbox
+from headrace.cli.lag import verbs as lag
+from headrace.cli.large import verbs as large
+from headrace.cli.log import verbs as log
+from headrace.cli.outbox import verbs as outbox
+from headrace.cli.pipeline import verbs as pipeline
+from headrace.cli.producer import verbs as producer
+from headrace.cli.records import consume, produce
+from headrace.cli.retry import verbs as retry
+from headrace.cli.run import verbs as running
+from headrace.cli.service import verbs as service
+from headrace.cli.settings import verbs as settings
+from headrace.cli.topic import verbs as topic
+from headrace.cli.txn import verbs as txn
 
 if TYPE_CHECKING:
-    from headrace.cli.serving import ServeOptions
+    from headrace.cli.broker.serving import ServeOptions
 
 app = typer.Typer(
     help="An event-streaming platform: a broker that speaks the Kafka protocol, and its tools.",
@@ -57,7 +54,7 @@ def command() -> Callable[..., Any]:
 
 def _show_version(asked: bool) -> None:
     if asked:
-        from headrace.cli.version import version
+        from headrace.cli.common.version import version
 
         print(f"headrace {version()}")
         raise typer.Exit
@@ -83,7 +80,7 @@ def up(
     allow_insecure_listen: InsecureOption = False,
 ) -> None:
     """Start the platform on this machine and say what runs where; Ctrl-C stops it."""
-    from headrace.cli.up import run_up
+    from headrace.cli.broker.up import run_up
 
     run_up(_serve_options(listen, data_dir, config, set_, allow_insecure_listen))
 
@@ -98,7 +95,7 @@ def broker(
     allow_insecure_listen: InsecureOption = False,
 ) -> None:
     """Run one broker in the foreground; prints a ready line once clients may connect."""
-    from headrace.cli.broker import run_broker
+    from headrace.cli.broker.broker import run_broker
 
     run_broker(_serve_options(listen, data_dir, config, set_, allow_insecure_listen))
 
@@ -110,7 +107,7 @@ def _serve_options(
     pairs: SetOption,
     allow_insecure_listen: InsecureOption,
 ) -> ServeOptions:
-    from headrace.cli.serving import ServeOptions
+    from headrace.cli.broker.serving import ServeOptions
 
     return ServeOptions(
         listen=listen,

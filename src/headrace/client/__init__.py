@@ -2,42 +2,27 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
+from headrace.lazy import lazy_names
+
 if TYPE_CHECKING:
-    from headrace.client.compacted import CompactedReader
-    from headrace.client.consumer import Consumer
-    from headrace.client.interceptors import ConsumerInterceptor, ProducerInterceptor
-    from headrace.client.producer import Producer
-    from headrace.client.sent import RecordMetadata, Sent
-    from headrace.client.switches import Switches
-
-__all__ = [
-    "CompactedReader",
-    "Consumer",
-    "ConsumerInterceptor",
-    "Producer",
-    "ProducerInterceptor",
-    "RecordMetadata",
-    "Sent",
-    "Switches",
-]
-
-_HOMES = {
-    "CompactedReader": "headrace.client.compacted",
-    "Consumer": "headrace.client.consumer",
-    "ConsumerInterceptor": "headrace.client.interceptors",
-    "Producer": "headrace.client.producer",
-    "ProducerInterceptor": "headrace.client.interceptors",
-    "RecordMetadata": "headrace.client.sent",
-    "Sent": "headrace.client.sent",
-    "Switches": "headrace.client.switches",
-}
-
-
-def __getattr__(name: str) -> object:
-    # The command line tool asks by the wire alone most of the time, and starts quickly that way.
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    from headrace.client.compacted import CompactedReader as CompactedReader
+    from headrace.client.consumer import Consumer as Consumer
+    from headrace.client.interceptors import ConsumerInterceptor as ConsumerInterceptor
+    from headrace.client.interceptors import ProducerInterceptor as ProducerInterceptor
+    from headrace.client.producer import Producer as Producer
+    from headrace.client.sent import RecordMetadata as RecordMetadata
+    from headrace.client.sent import Sent as Sent
+    from headrace.client.switches import Switches as Switches
+else:
+    # The command line tool mostly speaks the wire itself, and starts quickly that way.
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        compacted="CompactedReader",
+        consumer="Consumer",
+        interceptors="ConsumerInterceptor ProducerInterceptor",
+        producer="Producer",
+        sent="RecordMetadata Sent",
+        switches="Switches",
+    )

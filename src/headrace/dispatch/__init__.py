@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
+from headrace.lazy import lazy_names
+
 if TYPE_CHECKING:
-    from headrace.dispatch.dispatcher import Dispatcher
-    from headrace.dispatch.errors import DispatchError, JobFailed, SpoolFull
-    from headrace.dispatch.handle import Handle
-    from headrace.dispatch.jobs import Delivery
-    from headrace.dispatch.limits import Limits
-
-__all__ = ["Delivery", "DispatchError", "Dispatcher", "Handle", "JobFailed", "Limits", "SpoolFull"]
-
-_HOMES = {
-    "Delivery": "headrace.dispatch.jobs",
-    "Dispatcher": "headrace.dispatch.dispatcher",
-    "Handle": "headrace.dispatch.handle",
-    "Limits": "headrace.dispatch.limits",
-}
-
-
-def __getattr__(name: str) -> object:
+    from headrace.dispatch.dispatcher import Dispatcher as Dispatcher
+    from headrace.dispatch.errors import DispatchError as DispatchError
+    from headrace.dispatch.errors import JobFailed as JobFailed
+    from headrace.dispatch.errors import SpoolFull as SpoolFull
+    from headrace.dispatch.handle import Handle as Handle
+    from headrace.dispatch.jobs import Delivery as Delivery
+    from headrace.dispatch.limits import Limits as Limits
+else:
     # The machines are pure, and load without the client library.
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES.get(name, "headrace.dispatch.errors")), name)
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        dispatcher="Dispatcher",
+        errors="DispatchError JobFailed SpoolFull",
+        handle="Handle",
+        jobs="Delivery",
+        limits="Limits",
+    )

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 from headrace.dispatch.fences import Fence
 from headrace.dispatch.jobs import Delivery, Worker, encode_answer
 from headrace.dispatch.outcomes import Outcome
-from headrace.reliability.parts import LoopThread
+from headrace.handlers.loop import LoopThread
 
 # A thread that had nothing to do for so long ends.
 IDLE_SECONDS = 10.0

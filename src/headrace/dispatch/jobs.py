@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, get_type_hints
 
+from headrace.client.payloads import Decoder, decoder, encode
 from headrace.dispatch.errors import DispatchError
-from headrace.reliability.codecs import Decoder, decoder, encode
-from headrace.reliability.errors import HandlerError
+from headrace.errors import HandlerError
 
 
 class Delivery(NamedTuple):

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from headrace.client.producer import Producer
+from headrace.client.settings_of_kind import common_settings, settings_of
 from headrace.dispatch.cluster import Cluster
 from headrace.dispatch.consuming import WorkConsumer
 from headrace.dispatch.crew import Crew, make_crew
@@ -22,7 +23,7 @@ from headrace.dispatch.spool.changes import Put, Read
 from headrace.dispatch.spool.port import Beat, Spool
 from headrace.dispatch.spool.writer import Kept, SpoolWriter
 from headrace.dispatch.submitting import Submitting
-from headrace.reliability.parts import Parts
+from headrace.handlers.loop import LoopThread
 
 if TYPE_CHECKING:
     from headrace.client.sent import OnDelivery
@@ -78,10 +79,11 @@ class Node:
     ) -> None:
         self.plan = plan
         self.store = store
-        parts = self._parts = Parts(bootstrap=plan.bootstrap, given=plan.settings)
-        of_consumers = parts.client_settings("consumer")
-        of_producers = parts.client_settings("producer")
-        of_readers = {"bootstrap.servers": plan.bootstrap, **parts.settings}
+        given = {"bootstrap.servers": plan.bootstrap, **plan.settings}
+        of_consumers = settings_of(given, "consumer")
+        of_producers = settings_of(given, "producer")
+        of_readers = common_settings(given)
+        self._loop = LoopThread()
         self.cluster = Cluster(of_readers)
         self.cluster.ensure_topics(plan.topic, plan.done_topic, plan.partitions)
         entries = spool.recover()
@@ -132,7 +134,7 @@ class Node:
         self.consumer: WorkConsumer | None = None
         self.crew: Crew | None = None
         if worker is not None:
-            self.crew = make_crew(worker, self.name, self.owning.ended, parts.loop)
+            self.crew = make_crew(worker, self.name, self.owning.ended, self._loop)
             self.owning.connect(self.crew, self.exchanger, self.inspector)
             self.consumer = WorkConsumer(
                 of_consumers, plan.topic, plan.group, self.cluster, self.owning
@@ -193,7 +195,7 @@ class Node:
             self.reader.stop,
             self.writer.stop,
             *(lambda it=it: it.close(FLUSH_SECONDS) for it in self._producers),
-            self._parts.loop.stop,
+            self._loop.stop,
             self.store.close,
         ]
         for step in steps:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from headrace.client.message import ID_HEADER
 from headrace.dispatch.outcomes import FENCE_HEADER, SUBMITTED_HEADER, Headers, whole
-from headrace.reliability.message import ID_HEADER
 
 
 class Work(NamedTuple):

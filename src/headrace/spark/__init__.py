@@ -1,94 +1,67 @@
-"""Topics for Spark without a jar: a source and sink on Arrow, and pipelines."""
+"""Topics for Spark without a jar: a source and a sink on Arrow, and pipelines.
+
+`data_source.py` registers `format("headrace")`, `connection.py` turns its options into a cluster's
+address and settings, and `sessions.py` opens sessions that start Python processes quickly.
+"""
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
+from headrace.lazy import lazy_names
+
 if TYPE_CHECKING:
-    from headrace.spark.aliases import live_folder, live_topic
-    from headrace.spark.definitions import Pipeline, Source, pipeline
-    from headrace.spark.errors import DataLoss, OptionError, SourceUnreachable
-    from headrace.spark.frames import latest_by_key
-    from headrace.spark.lags import Lag, lag
-    from headrace.spark.parquet_batches import into_parquet
-    from headrace.spark.pins import exactly_once
-    from headrace.spark.pipeline_errors import PipelineError, SinkError
-    from headrace.spark.sessions import open_session
-    from headrace.spark.sinks import Folder, Table, Topic
-    from headrace.spark.source import HeadraceSource, register
-    from headrace.spark.sql_batches import into_sql
-    from headrace.spark.values import Avro, Json, Msgpack, Protobuf
+    from headrace.spark.data_source import HeadraceSource as HeadraceSource
+    from headrace.spark.data_source import register as register
+    from headrace.spark.errors import DataLoss as DataLoss
+    from headrace.spark.errors import OptionError as OptionError
+    from headrace.spark.errors import PipelineError as PipelineError
+    from headrace.spark.errors import SinkError as SinkError
+    from headrace.spark.errors import SourceUnreachable as SourceUnreachable
+    from headrace.spark.pipelines.aliases import live_folder as live_folder
+    from headrace.spark.pipelines.aliases import live_topic as live_topic
+    from headrace.spark.pipelines.definitions import Pipeline as Pipeline
+    from headrace.spark.pipelines.definitions import Source as Source
+    from headrace.spark.pipelines.definitions import pipeline as pipeline
+    from headrace.spark.pipelines.frames import latest_by_key as latest_by_key
+    from headrace.spark.pipelines.parquet_batches import into_parquet as into_parquet
+    from headrace.spark.pipelines.pins import exactly_once as exactly_once
+    from headrace.spark.pipelines.sinks import Folder as Folder
+    from headrace.spark.pipelines.sinks import Table as Table
+    from headrace.spark.pipelines.sinks import Topic as Topic
+    from headrace.spark.pipelines.sql_batches import into_sql as into_sql
+    from headrace.spark.pipelines.values import Avro as Avro
+    from headrace.spark.pipelines.values import Json as Json
+    from headrace.spark.pipelines.values import Msgpack as Msgpack
+    from headrace.spark.pipelines.values import Protobuf as Protobuf
+    from headrace.spark.sessions import open_session as open_session
+    from headrace.spark.source.lags import Lag as Lag
+    from headrace.spark.source.lags import lag as lag
+else:
+    _get, __dir__ = lazy_names(
+        __name__,
+        data_source="HeadraceSource register",
+        errors="DataLoss OptionError PipelineError SinkError SourceUnreachable",
+        pipelines__aliases="live_folder live_topic",
+        pipelines__definitions="Pipeline Source pipeline",
+        pipelines__frames="latest_by_key",
+        pipelines__parquet_batches="into_parquet",
+        pipelines__pins="exactly_once",
+        pipelines__sinks="Folder Table Topic",
+        pipelines__sql_batches="into_sql",
+        pipelines__values="Avro Json Msgpack Protobuf",
+        sessions="open_session",
+        source__lags="Lag lag",
+    )
+    _NEEDS = ("pyspark", "pyarrow", "numpy", "pandas")
 
-__all__ = [
-    "Avro",
-    "DataLoss",
-    "Folder",
-    "HeadraceSource",
-    "Json",
-    "Lag",
-    "Msgpack",
-    "OptionError",
-    "Pipeline",
-    "PipelineError",
-    "Protobuf",
-    "SinkError",
-    "Source",
-    "SourceUnreachable",
-    "Table",
-    "Topic",
-    "exactly_once",
-    "into_parquet",
-    "into_sql",
-    "lag",
-    "latest_by_key",
-    "live_folder",
-    "live_topic",
-    "open_session",
-    "pipeline",
-    "register",
-]
+    def __getattr__(name: str) -> object:
+        # Spark is large, and only those who ask for it need to have it.
+        try:
+            return _get(name)
+        except ModuleNotFoundError as missing:
+            if missing.name is None or missing.name.partition(".")[0] not in _NEEDS:
+                raise
+            from headrace.spark.errors import missing_extra
 
-_HOMES = {
-    "Avro": "headrace.spark.values",
-    "DataLoss": "headrace.spark.errors",
-    "Folder": "headrace.spark.sinks",
-    "HeadraceSource": "headrace.spark.source",
-    "Json": "headrace.spark.values",
-    "Lag": "headrace.spark.lags",
-    "Msgpack": "headrace.spark.values",
-    "OptionError": "headrace.spark.errors",
-    "Pipeline": "headrace.spark.definitions",
-    "PipelineError": "headrace.spark.pipeline_errors",
-    "Protobuf": "headrace.spark.values",
-    "SinkError": "headrace.spark.pipeline_errors",
-    "Source": "headrace.spark.definitions",
-    "SourceUnreachable": "headrace.spark.errors",
-    "Table": "headrace.spark.sinks",
-    "Topic": "headrace.spark.sinks",
-    "exactly_once": "headrace.spark.pins",
-    "into_parquet": "headrace.spark.parquet_batches",
-    "into_sql": "headrace.spark.sql_batches",
-    "lag": "headrace.spark.lags",
-    "latest_by_key": "headrace.spark.frames",
-    "live_folder": "headrace.spark.aliases",
-    "live_topic": "headrace.spark.aliases",
-    "open_session": "headrace.spark.sessions",
-    "pipeline": "headrace.spark.definitions",
-    "register": "headrace.spark.source",
-}
-_NEEDS = ("pyspark", "pyarrow", "numpy", "pandas")
-
-
-def __getattr__(name: str) -> object:
-    # Spark is large, and only those who ask for it need to have it.
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    try:
-        return getattr(import_module(_HOMES[name]), name)
-    except ModuleNotFoundError as missing:
-        if missing.name is None or missing.name.partition(".")[0] not in _NEEDS:
-            raise
-        from headrace.spark.errors import missing_extra
-
-        raise missing_extra(missing.name) from None
+            raise missing_extra(missing.name) from None

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
+from headrace.spark.errors import PipelineError
 from headrace.spark.light_home import light_home
-from headrace.spark.pipeline_errors import PipelineError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from headrace.storage.appending import AppendInfo, Origin, codec_wanted
-from headrace.storage.config import LogConfig
-from headrace.storage.dirs import LogDir, LogDirError
+from headrace.storage.dirs.dirs import LogDir, LogDirError
 from headrace.storage.files import File, FileSystem, OsFileSystem
-from headrace.storage.log import Log
+from headrace.storage.log.appending import AppendInfo, Origin, codec_wanted
+from headrace.storage.log.config import LogConfig
+from headrace.storage.log.log import Log
+from headrace.storage.log.reading import ColdRead
+from headrace.storage.log.slices import Slice
+from headrace.storage.log.sync import Syncer
 from headrace.storage.manager import LogManager
-from headrace.storage.reading import ColdRead
-from headrace.storage.slices import Slice
-from headrace.storage.sync import Syncer
 
 __all__ = [
     "AppendInfo",

@@ -24,15 +24,17 @@ from headrace.protocol.logs import (
 from headrace.protocol.primitives import ProtocolError
 from headrace.protocol.records import Record
 from headrace.protocol.schema import Message
-from headrace.storage import checkpoints, names, snapshots
-from headrace.storage.checkpoints import CorruptCheckpoint
+from headrace.storage import names
+from headrace.storage.dirs import checkpoints
+from headrace.storage.dirs.checkpoints import CorruptCheckpoint
 from headrace.storage.files import Buffer, FileSystem, OsFileSystem
-from headrace.storage.offset_index import OffsetIndex
-from headrace.storage.scan import iter_salvaged
-from headrace.storage.snapshots import CorruptSnapshot
-from headrace.storage.sparse_index import CorruptIndex, SparseIndex
-from headrace.storage.time_index import TimeIndex
-from headrace.storage.txn_index import TxnIndex
+from headrace.storage.log import snapshots
+from headrace.storage.log.offset_index import OffsetIndex
+from headrace.storage.log.scan import iter_salvaged
+from headrace.storage.log.snapshots import CorruptSnapshot
+from headrace.storage.log.sparse_index import CorruptIndex, SparseIndex
+from headrace.storage.log.time_index import TimeIndex
+from headrace.storage.log.txn_index import TxnIndex
 
 Row = dict[str, object]
 Rows = Iterator[Row]

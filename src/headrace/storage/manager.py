@@ -10,20 +10,22 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from headrace.storage import checkpoints, names, retention
-from headrace.storage.census import Census
-from headrace.storage.checkpoints import Offsets, format_partition_metadata
-from headrace.storage.config import LogConfig
-from headrace.storage.dirs import LogDir, LogDirError
-from headrace.storage.doomed import DoomedFolder, Purge
-from headrace.storage.epochs import EpochCache
+from headrace.storage import names
+from headrace.storage.dirs import checkpoints
+from headrace.storage.dirs.census import Census
+from headrace.storage.dirs.checkpoints import Offsets, format_partition_metadata
+from headrace.storage.dirs.dirs import LogDir, LogDirError
+from headrace.storage.dirs.moves import Moves
 from headrace.storage.files import FileSystem, is_passing
-from headrace.storage.flush import Checkpoint
-from headrace.storage.log import Log
-from headrace.storage.moves import Moves
-from headrace.storage.producers import Producers
-from headrace.storage.recovery import Opening, open_log
-from headrace.storage.segment import Segment
+from headrace.storage.log import retention
+from headrace.storage.log.config import LogConfig
+from headrace.storage.log.doomed import DoomedFolder, Purge
+from headrace.storage.log.epochs import EpochCache
+from headrace.storage.log.flush import Checkpoint
+from headrace.storage.log.log import Log
+from headrace.storage.log.producers import Producers
+from headrace.storage.log.segment import Segment
+from headrace.storage.recovery.recovery import Opening, open_log
 
 _log = logging.getLogger(__name__)
 

@@ -15,18 +15,20 @@ from itertools import pairwise
 from typing import NamedTuple, TypeVar
 
 from headrace.protocol.batch import BatchHeader, InvalidBatch, iter_records
-from headrace.storage import checkpoints, names, snapshots
-from headrace.storage.checkpoints import CheckpointFolder, CorruptCheckpoint, Offsets
+from headrace.storage import names
+from headrace.storage.dirs import checkpoints
+from headrace.storage.dirs.checkpoints import CheckpointFolder, CorruptCheckpoint, Offsets
 from headrace.storage.dump import index_entries
-from headrace.storage.epochs import NO_EPOCH, EpochCache
 from headrace.storage.files import FileSystem, OsFileSystem
-from headrace.storage.offset_index import OffsetIndex
-from headrace.storage.producers import Producer
-from headrace.storage.scan import Salvaged, iter_salvaged
-from headrace.storage.snapshots import CorruptSnapshot
-from headrace.storage.sparse_index import CorruptIndex, SparseIndex
-from headrace.storage.time_index import TimeIndex
-from headrace.storage.txn_index import AbortedTxn, TxnIndex
+from headrace.storage.log import snapshots
+from headrace.storage.log.epochs import NO_EPOCH, EpochCache
+from headrace.storage.log.offset_index import OffsetIndex
+from headrace.storage.log.producers import Producer
+from headrace.storage.log.scan import Salvaged, iter_salvaged
+from headrace.storage.log.snapshots import CorruptSnapshot
+from headrace.storage.log.sparse_index import CorruptIndex, SparseIndex
+from headrace.storage.log.time_index import TimeIndex
+from headrace.storage.log.txn_index import AbortedTxn, TxnIndex
 
 T = TypeVar("T")
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from headrace.reliability.dead_letters import replay
-from headrace.reliability.message import Message
+from headrace.client.message import Message
+from headrace.handlers.dead_letters import replay
 from headrace.testing.broker_thread import BrokerThread
 from headrace.testing.clock import VirtualClock
 from headrace.testing.kit_services import KitServices
@@ -19,12 +19,12 @@ from headrace.testing.topics import Place, Topics
 from headrace.timing.durations import duration_ms
 
 if TYPE_CHECKING:
-    from headrace.reliability.alarms import Alarm
-    from headrace.reliability.app import App
-    from headrace.reliability.engine import Engine
-    from headrace.reliability.store import Store
-    from headrace.reliability.store.dead_letters import Letter
-    from headrace.reliability.store.retries import ParkedMessage
+    from headrace.handlers.app import App
+    from headrace.handlers.engine import Engine
+    from headrace.store import Store
+    from headrace.store.dead_letters import Letter
+    from headrace.store.retries import ParkedMessage
+    from headrace.telemetry.alarms import Alarm
 
 START_SECONDS = 30.0
 SETTLE_SECONDS = 20.0
@@ -131,14 +131,14 @@ class RunningApp:
     @property
     def retries(self) -> list[ParkedMessage]:
         """The messages in the retry table, the next one first."""
-        from headrace.reliability.store.messages import Chosen
+        from headrace.store.messages import Chosen
 
         return self.store.retries.find(Chosen())
 
     @property
     def dead_letters(self) -> list[Letter]:
         """The dead letters that were neither replayed nor discarded, oldest first."""
-        from headrace.reliability.store.messages import Chosen
+        from headrace.store.messages import Chosen
 
         return self.store.dead_letters.find(Chosen())
 
@@ -159,7 +159,7 @@ class RunningApp:
 
     def replay(self, fingerprint: str | None = None) -> int:
         """Send dead letters to their topics again, all or those of a fingerprint."""
-        from headrace.reliability.store.messages import Chosen
+        from headrace.store.messages import Chosen
 
         chosen = Chosen(fingerprint=fingerprint)
         pages = replay(self.store, self.app.parts.producer, chosen, self.app.large)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from headrace.reliability.alarms import Alarms
-from headrace.reliability.delay.service import delay_service
-from headrace.reliability.half.service import half_service
-from headrace.reliability.ledger.machine import NEVER_MS
-from headrace.reliability.ledger.service import LedgerOptions, LedgerService
-from headrace.reliability.ledger.topics import Names
+from headrace.ledger.delay.service import delay_service
+from headrace.ledger.half.service import half_service
+from headrace.ledger.machine import NEVER_MS
+from headrace.ledger.service import LedgerOptions, LedgerService
+from headrace.ledger.topics import Names
+from headrace.telemetry.alarms import Alarms
 from headrace.testing.broker_thread import BrokerThread
 from headrace.testing.clock import VirtualClock
 

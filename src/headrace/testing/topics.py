@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
-from headrace.reliability.message import Message
+from headrace.client.message import Message
 
 TIMEOUT_SECONDS = 30.0
 

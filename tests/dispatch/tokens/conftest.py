@@ -7,11 +7,8 @@ from pathlib import Path
 
 import pytest
 from tests.dispatch.tokens.stores import Clock, TableStore, redis_tokens, sqlite_tokens
-from tests.stores import redis_server
 
 from headrace.dispatch.tokens import TokenStore
-
-__all__ = ["redis_server"]
 
 
 @pytest.fixture

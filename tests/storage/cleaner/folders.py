@@ -14,9 +14,9 @@ from headrace.storage.cleaner.clean import clean
 from headrace.storage.cleaner.grouping import SegmentFacts
 from headrace.storage.cleaner.options import CleanOptions, CleanResult, LastRecord
 from headrace.storage.files import OsFileSystem
-from headrace.storage.scan import iter_checked
-from headrace.storage.segment import Segment
-from headrace.storage.txn_index import AbortedTxn, TxnIndex
+from headrace.storage.log.scan import iter_checked
+from headrace.storage.log.segment import Segment
+from headrace.storage.log.txn_index import AbortedTxn, TxnIndex
 
 Pair = tuple[str, str | None]
 

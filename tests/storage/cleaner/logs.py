@@ -12,8 +12,8 @@ from headrace.protocol.records import Record
 from headrace.storage import Log, LogConfig, LogManager, Origin, OsFileSystem
 from headrace.storage.cleaner import Cleaner, CleanerLimits
 from headrace.storage.cleaner.cleaner import RunInWorker
-from headrace.storage.config import COMPACT
 from headrace.storage.files import FileSystem
+from headrace.storage.log.config import COMPACT
 
 T = TypeVar("T")
 

@@ -26,11 +26,11 @@ from headrace.broker.workers import Workers
 from headrace.protocol.control import ControlType
 from headrace.protocol.errors import ErrorCode, KafkaError
 from headrace.storage import Log, names
-from headrace.storage.checkpoints import CLEANER
 from headrace.storage.cleaner import Cleaner, CleanerLimits
 from headrace.storage.cleaner.cleaner import FAILURES_MAX
 from headrace.storage.cleaner.offset_map import SLOT_BYTES
-from headrace.storage.config import COMPACT, DELETE
+from headrace.storage.dirs.checkpoints import CLEANER
+from headrace.storage.log.config import COMPACT, DELETE
 from headrace.storage.verify import verify
 
 T = TypeVar("T")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace.storage.cleaner.transactions import CleanedTransactions
-from headrace.storage.txn_index import AbortedTxn
+from headrace.storage.log.txn_index import AbortedTxn
 
 
 def test_data_of_an_aborted_transaction_goes_and_its_marker_stays_for_now() -> None:

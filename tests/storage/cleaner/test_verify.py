@@ -15,9 +15,10 @@ from tests.storage.cleaner.logs import Bench, end, put
 from headrace.protocol.batch import HEADER_BYTES, build_batch, seal
 from headrace.protocol.control import ControlType
 from headrace.protocol.records import Record
-from headrace.storage import Log, OsFileSystem, checkpoints, names
+from headrace.storage import Log, OsFileSystem, names
+from headrace.storage.dirs import checkpoints
 from headrace.storage.dump import dump
-from headrace.storage.trimming import delete_oldest
+from headrace.storage.log.trimming import delete_oldest
 from headrace.storage.verify import Finding, Severity, verify
 
 

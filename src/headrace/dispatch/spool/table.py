@@ -26,10 +26,10 @@ from sqlalchemy import (
 from headrace.dispatch.errors import SpoolBroken
 from headrace.dispatch.spool.changes import Back, Change, Done, Entries, Entry, Put, Read, Sent
 from headrace.dispatch.spool.port import Beat
-from headrace.reliability.store.engine import CREATE_LOCK, open_database
-from headrace.reliability.store.errors import StoreError
-from headrace.reliability.store.schema import COUNTER
-from headrace.reliability.store.transaction import Transaction
+from headrace.store.engine import CREATE_LOCK, open_database
+from headrace.store.errors import StoreError
+from headrace.store.schema import COUNTER
+from headrace.store.transaction import Transaction
 
 # A node says that it lives so many times before it would be taken for dead.
 _BEATS = 10

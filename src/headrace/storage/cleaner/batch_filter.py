@@ -19,7 +19,7 @@ from headrace.storage.cleaner.offset_map import OffsetMap
 from headrace.storage.cleaner.options import CleanOptions, CleanStats
 from headrace.storage.cleaner.raw_records import RawRecord, raw_records
 from headrace.storage.cleaner.transactions import CleanedTransactions
-from headrace.storage.txn_index import AbortedTxn
+from headrace.storage.log.txn_index import AbortedTxn
 
 _control_key = Struct(">hh")
 

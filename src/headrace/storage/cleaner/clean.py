@@ -21,9 +21,9 @@ from headrace.storage.cleaner.output import CleanedSegment, remove_cleaned
 from headrace.storage.cleaner.raw_records import raw_records
 from headrace.storage.cleaner.transactions import CleanedTransactions
 from headrace.storage.files import FileSystem, OsFileSystem
-from headrace.storage.scan import BadBatch, iter_checked
-from headrace.storage.sparse_index import CorruptIndex
-from headrace.storage.txn_index import AbortedTxn, TxnIndex
+from headrace.storage.log.scan import BadBatch, iter_checked
+from headrace.storage.log.sparse_index import CorruptIndex
+from headrace.storage.log.txn_index import AbortedTxn, TxnIndex
 
 
 class Uncleanable(Exception):

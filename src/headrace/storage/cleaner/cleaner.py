@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, TypeVar
 
-from headrace.storage import checkpoints
 from headrace.storage.cleaner.clean import Uncleanable, clean
 from headrace.storage.cleaner.grouping import SegmentFacts
 from headrace.storage.cleaner.options import (
@@ -27,10 +26,11 @@ from headrace.storage.cleaner.planning import (
     last_records,
     segment_facts,
 )
+from headrace.storage.dirs import checkpoints
 from headrace.storage.files import is_passing
-from headrace.storage.log import Log
+from headrace.storage.log.log import Log
+from headrace.storage.log.scan import BadBatch
 from headrace.storage.manager import LogManager
-from headrace.storage.scan import BadBatch
 
 _log = logging.getLogger(__name__)
 

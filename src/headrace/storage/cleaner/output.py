@@ -8,10 +8,10 @@ from headrace.protocol.batch import read_header
 from headrace.protocol.primitives import Buffer
 from headrace.storage import names
 from headrace.storage.files import FileSystem
-from headrace.storage.offset_index import OffsetIndex
-from headrace.storage.segment import Segment
-from headrace.storage.time_index import TimeIndex
-from headrace.storage.txn_index import AbortedTxn, TxnIndex
+from headrace.storage.log.offset_index import OffsetIndex
+from headrace.storage.log.segment import Segment
+from headrace.storage.log.time_index import TimeIndex
+from headrace.storage.log.txn_index import AbortedTxn, TxnIndex
 
 WRITE_BUFFER_BYTES = 1 << 20
 

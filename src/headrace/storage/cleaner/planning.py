@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from headrace.storage.cleaner.grouping import SegmentFacts
 from headrace.storage.cleaner.options import LastRecord
-from headrace.storage.log import Log
-from headrace.storage.segment import Segment
+from headrace.storage.log.log import Log
+from headrace.storage.log.segment import Segment
 
 
 class Candidate(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from headrace.storage.txn_index import AbortedTxn
+from headrace.storage.log.txn_index import AbortedTxn
 
 
 class CleanedTransactions:

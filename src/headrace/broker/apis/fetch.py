@@ -1,0 +1,233 @@
+"""Fetch (key 1), v4-18. v4: isolation level. v5: log start offset. v7: fetch sessions. v9: leader
+epoch. v10: zstd. v11: rack. v12: flexible, diverging epoch. v13: topic ids. v15-v18: for replicas.
+
+Records are not read here: the answer holds pieces of files, which the connection sends.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from headrace.broker.partition import Partition
+from headrace.broker.pending import Pending
+from headrace.broker.purgatory import Waiting
+from headrace.broker.registry import handles
+from headrace.protocol.api.fetch import (
+    AbortedTransaction,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+from headrace.protocol.errors import ErrorCode, KafkaError
+from headrace.storage.log.reading import ColdRead
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from headrace.broker.context import Context
+    from headrace.broker.fetch_sessions import FetchScope, Wanted
+    from headrace.broker.node import Node
+
+READ_COMMITTED = 1
+TOPIC_ID_VERSION = 13
+NO_RECORDS = b""
+# How often a fetch is sent to a thread before it waits for the disk itself.
+COLD_TRIES = 16
+# The longest wait: nothing is read from a client that waits, so one that has gone is found out
+# only when it is answered.
+WAIT_MS_MAX = 300_000
+
+log = logging.getLogger(__name__)
+
+
+class ColdReads(Exception):
+    """Some of what a fetch wants is not in the page cache."""
+
+    def __init__(self, reads: list[ColdRead]) -> None:
+        super().__init__(f"{len(reads)} partitions are cold")
+        self._reads = reads
+
+    def warm(self) -> None:
+        """Bring it there; waits for the disk, so on a thread."""
+        for read in self._reads:
+            read.warm()
+
+
+class Fetching:
+    """One fetch: reads what is there, and knows whether that is enough to answer."""
+
+    __slots__ = ("_by_id", "_committed", "_node", "_request", "_scope", "enough")
+
+    def __init__(self, node: Node, ctx: Context, request: FetchRequest, scope: FetchScope) -> None:
+        self._node = node
+        self._request = request
+        self._scope = scope
+        self._committed = request.isolation_level == READ_COMMITTED
+        self._by_id = ctx.api_version >= TOPIC_ID_VERSION
+        self.enough = False
+
+    def read(self, wait: bool = False) -> FetchResponse:
+        """Read every wanted partition up to the limits and put the answer together.
+
+        Raises ColdReads, unless told to wait, when the disk would have to be waited for.
+        """
+        request = self._request
+        room = min(request.max_bytes, self._node.fetch_bytes_max)
+        total = 0
+        failed = False
+        cold: list[ColdRead] = []
+        results = []
+        for wanted in self._scope.wanted:
+            data = PartitionData(
+                partition_index=wanted.key[2],
+                records=NO_RECORDS,
+                aborted_transactions=[] if self._committed else None,
+            )
+            results.append(data)
+            try:
+                size = self._read_partition(wanted, data, room - total, total == 0, wait)
+            except ColdRead as read:
+                cold.append(read)
+            except KafkaError as error:
+                data.error_code = error.code
+                data.high_watermark = -1
+                failed = True
+            except OSError as error:
+                log.error("partition %s-%d cannot be read: %s", *wanted.key[::2], error)
+                data.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+                failed = True
+            else:
+                total += size
+        if cold:
+            raise ColdReads(cold)
+        self.enough = failed or total >= request.min_bytes or not self._scope.wanted
+        return self._scope.respond(results) if self.enough else _NOT_YET
+
+    def read_anyway(self, wait: bool = False) -> FetchResponse:
+        """The answer with what there is, be it nothing."""
+        self._request.min_bytes = 0
+        return self.read(wait)
+
+    def partitions(self) -> list[Partition]:
+        """The partitions whose growth would make this fetch complete."""
+        found = (self._find(wanted) for wanted in self._scope.wanted)
+        return [partition for partition in found if partition is not None]
+
+    def _find(self, wanted: Wanted) -> Partition | None:
+        name, topic_id, index = wanted.key
+        partitions = self._node.partitions
+        known = partitions.name_of(topic_id) if self._by_id else name
+        return partitions.get(known, index) if known is not None else None
+
+    def _read_partition(
+        self, wanted: Wanted, data: PartitionData, room: int, first: bool, wait: bool
+    ) -> int:
+        partition = self._find(wanted)
+        if partition is None:
+            name, topic_id, index = wanted.key
+            partitions = self._node.partitions
+            known = partitions.name_of(topic_id) if self._by_id else name
+            raise KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_ID if known is None else partitions.why_not(known, index)
+            )
+        partition.check(wanted.leader_epoch)
+        records = partition.log
+        stable = records.last_stable_offset
+        limit = stable if self._committed else records.high_watermark
+        data.high_watermark = records.high_watermark
+        data.last_stable_offset = stable
+        data.log_start_offset = records.start_offset
+        offset = wanted.offset
+        if room <= 0 and not first:
+            return 0
+        if offset == limit or (records.start_offset <= limit < offset <= records.end_offset):
+            return 0  # at the end, or ahead of what is durable: nothing to read yet
+        piece = records.read(
+            offset, min(wanted.max_bytes, room), upto=limit, min_one=first, wait=wait
+        )
+        if piece is None:
+            return 0
+        data.records = piece
+        if self._committed:
+            # Of the piece, not of all up to the limit: a reader far behind gets what it can use.
+            behind = min(limit, records.offset_behind(piece))
+            data.aborted_transactions = [
+                AbortedTransaction(producer_id=producer_id, first_offset=first_offset)
+                for producer_id, first_offset in records.aborted_transactions(offset, behind)
+            ]
+        return len(piece)
+
+
+class FetchWaiting(Waiting):
+    """A fetch that found too little and waits for more."""
+
+    __slots__ = ("_fetching", "_node", "_pending")
+
+    def __init__(self, node: Node, fetching: Fetching, pending: Pending) -> None:
+        super().__init__()
+        self._node = node
+        self._fetching = fetching
+        self._pending = pending
+
+    def try_complete(self) -> bool:
+        try:
+            response = self._fetching.read()
+        except ColdReads as cold:
+            self._node.spawn(self._finish_cold(cold))
+            return True
+        if self._fetching.enough:
+            self._pending.resolve(response)
+        return self._fetching.enough
+
+    def expire(self) -> None:
+        try:
+            self._pending.resolve(self._fetching.read_anyway())
+        except ColdReads as cold:
+            self._node.spawn(self._finish_cold(cold))
+
+    async def _finish_cold(self, cold: ColdReads) -> None:
+        self._pending.resolve(await read_cold(self._node, self._fetching, cold))
+
+
+async def read_cold(node: Node, fetching: Fetching, cold: ColdReads) -> FetchResponse:
+    """Answer with what there is once a thread has brought it into the page cache."""
+    for _ in range(COLD_TRIES):
+        node.metrics.cold_reads.value += 1
+        await node.run_read(cold.warm)
+        try:
+            return fetching.read_anyway()
+        except ColdReads as next_cold:
+            cold = next_cold
+    # The cache loses pages as fast as they come: waiting for the disk is the lesser evil.
+    return fetching.read_anyway(wait=True)
+
+
+@handles(FetchRequest, 4, 18)
+def fetch(
+    node: Node, ctx: Context, request: FetchRequest
+) -> FetchResponse | Pending | Awaitable[FetchResponse]:
+    """Answer with at least `min_bytes` of records, or with what there is after `max_wait_ms`."""
+    scope = node.fetch_sessions.open(request, ctx.api_version)
+    if isinstance(scope, ErrorCode):
+        return FetchResponse(error_code=scope)
+    fetching = Fetching(node, ctx, request, scope)
+    try:
+        response = fetching.read() if request.max_wait_ms > 0 else fetching.read_anyway()
+    except ColdReads as cold:
+        return read_cold(node, fetching, cold)
+    if fetching.enough:
+        return response
+    node.metrics.fetch_waits.value += 1
+    pending = Pending()
+    partitions = fetching.partitions()
+    wait_ms = min(request.max_wait_ms, WAIT_MS_MAX)
+    node.fetches.park(FetchWaiting(node, fetching, pending), partitions, wait_ms)
+    for partition in partitions:
+        # A reader at the end waits: what is written must not wait for the flush timer.
+        if partition.log.high_watermark < partition.log.end_offset:
+            partition.sync()
+    return pending
+
+
+_NOT_YET = FetchResponse()

@@ -1,0 +1,329 @@
+"""Produce (key 0), v3-13, advertised from 0 (see below). v3: record batches v2, transactional id.
+v5: log start offset. v7: zstd. v8: record errors. v9: flexible. v10: leader hints. v11: as v10.
+v12: implicit transaction partitions (KIP-890). v13: topic ids.
+
+Clients drop compression silently when Produce is not advertised from 0 (KAFKA-18659), so it is;
+v0-2 are refused, as Apache Kafka 4 refuses them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, TypeAlias, cast
+
+from headrace.broker.admission import Admission, is_transactional
+from headrace.broker.partition import Partition
+from headrace.broker.pending import Pending
+from headrace.broker.registry import handles
+from headrace.broker.synced_answers import SyncedAnswer, SyncedTarget
+from headrace.broker.workers import WorkerError
+from headrace.protocol.api.produce import (
+    BatchIndexAndErrorMessage,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from headrace.protocol.batch import (
+    ATTRIBUTES_AT,
+    CODEC_MASK,
+    HEADER_BYTES,
+    TRANSACTIONAL_BIT,
+    InvalidRecords,
+    check_batch,
+)
+from headrace.protocol.compression import Codec
+from headrace.protocol.errors import ErrorCode, KafkaError
+from headrace.protocol.primitives import ProtocolError
+from headrace.storage import codec_wanted
+from headrace.storage.cleaner.recompress import recompress
+from headrace.storage.log.appending import check_keys
+
+if TYPE_CHECKING:
+    from headrace.broker.context import Context
+    from headrace.broker.node import Node
+
+ACKS_ALL = -1
+TOPIC_ID_VERSION = 13
+ZSTD_VERSION = 7
+# The records of a plain batch up to this size are looked at on the loop.
+INLINE_BYTES_MAX = 8 * 1024
+# The attributes' low byte within a batch.
+CODEC_AT = ATTRIBUTES_AT + 1
+
+# What an acks=all produce waits for.
+Target = SyncedTarget[PartitionProduceResponse]
+Answer: TypeAlias = ProduceResponse | Pending | Awaitable[ProduceResponse | None] | None
+
+
+@handles(ProduceRequest, 3, 13, advertised_min=0)
+def produce(node: Node, ctx: Context, request: ProduceRequest) -> Answer:
+    """Append each partition's batch; answer when they are as durable as `acks` asks."""
+    if request.transactional_id is None:
+        return write_batches(node, ctx, request, None)
+    return produce_in_transaction(node, ctx, request, request.transactional_id)
+
+
+def produce_in_transaction(
+    node: Node, ctx: Context, request: ProduceRequest, transactional_id: str
+) -> Answer:
+    """Have the transaction's coordinator admit the batches first; it may take its time."""
+    by_id = ctx.api_version >= TOPIC_ID_VERSION
+    batches = []
+    for topic in request.topic_data:
+        name = node.partitions.name_of(topic.topic_id) if by_id else topic.name
+        for data in topic.partition_data:
+            partition = node.partitions.get(name, data.index) if name is not None else None
+            if partition is None or partition.internal or partition.error:
+                continue  # refused later, and no part of the transaction
+            if data.records is not None and is_transactional(data.records):
+                batches.append(((partition.topic, partition.index), data.records))
+    admission = Admission(node, transactional_id, ctx.api_version, batches)
+    if admission.ask():
+        return write_batches(node, ctx, request, admission)
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            # The receive buffer is gone by the time the earlier transaction is over.
+            data.records = memoryview(bytearray(data.records or b""))
+    return write_batches_later(node, ctx, request, admission)
+
+
+async def write_batches_later(
+    node: Node, ctx: Context, request: ProduceRequest, admission: Admission
+) -> ProduceResponse | None:
+    """Write batches that had to wait for an earlier transaction to be over.
+
+    On cancel nothing is written.
+    """
+    await admission.wait()
+    answer = write_batches(node, ctx, request, admission)
+    if isinstance(answer, Pending):
+        return cast(ProduceResponse, await answer.wait())
+    if answer is None or isinstance(answer, ProduceResponse):
+        return answer
+    return await answer
+
+
+def write_batches(
+    node: Node, ctx: Context, request: ProduceRequest, admission: Admission | None
+) -> Answer:
+    """Append what is acceptable; answer when it is as durable as `acks` asks."""
+    acks = request.acks
+    now_ms = node.clock.now_ms()
+    by_id = ctx.api_version >= TOPIC_ID_VERSION
+    targets: list[Target] = []
+    unpacked: list[tuple[Partition, PartitionProduceData, PartitionProduceResponse]] = []
+    topics = []
+    for topic in request.topic_data:
+        name = node.partitions.name_of(topic.topic_id) if by_id else topic.name
+        results = []
+        for data in topic.partition_data:
+            result = PartitionProduceResponse(index=data.index)
+            results.append(result)
+            partition = node.partitions.get(name, data.index) if name is not None else None
+            if partition is None:
+                unknown = ErrorCode.UNKNOWN_TOPIC_ID
+                if name is not None:
+                    unknown = node.partitions.why_not(name, data.index)
+                refuse(result, unknown)
+                continue
+            if not partition.opaque and must_be_walked(partition, data.records):
+                # The receive buffer is gone by the time a worker has done its part.
+                data.records = memoryview(bytearray(data.records or b""))
+                unpacked.append((partition, data, result))
+                continue
+            end_offset = append(partition, data, ctx.api_version, acks, now_ms, result, admission)
+            if acks == ACKS_ALL:
+                await_durable(targets, partition, end_offset, result, admission)
+        topics.append(
+            TopicProduceResponse(
+                name=topic.name, topic_id=topic.topic_id, partition_responses=results
+            )
+        )
+    response = ProduceResponse(responses=topics)
+    if unpacked:
+        return produce_walked(node, ctx, request, unpacked, targets, response, admission)
+    if targets:
+        return park(node, request, targets, response, Pending(holds_line=False))
+    if acks:
+        return response
+    hang_up_on_errors(response)
+    return None
+
+
+def hang_up_on_errors(response: ProduceResponse) -> None:
+    """Tell a client that wants no answer the only way there is: by closing its connection."""
+    for topic in response.responses:
+        for result in topic.partition_responses:
+            if result.error_code:
+                raise ProtocolError(
+                    f"a produce with acks=0 to {topic.name}-{result.index} failed: "
+                    f"{result.error_message}"
+                )
+
+
+def await_durable(
+    targets: list[Target],
+    partition: Partition,
+    end_offset: int,
+    result: PartitionProduceResponse,
+    admission: Admission | None,
+) -> None:
+    """Add what an acks=all produce of one batch has to wait for, if anything."""
+    if partition.log.high_watermark < end_offset:
+        targets.append((partition, end_offset, result))
+    if admission is not None and end_offset >= 0:
+        state = admission.durable_at()
+        if state is not None:
+            targets.append((*state, result))
+
+
+def park(
+    node: Node,
+    request: ProduceRequest,
+    targets: list[Target],
+    response: ProduceResponse,
+    pending: Pending,
+) -> Pending:
+    """Hold the answer until every target is durable; their syncs start at once."""
+    SyncedAnswer(targets, response, pending, refuse).park(node, max(request.timeout_ms, 0))
+    return pending
+
+
+def must_be_walked(partition: Partition, records: memoryview | None) -> bool:
+    """Whether a batch's records must be looked at by a worker before it is appended.
+
+    On a compacted topic that is so unless the batch is plain and small: what is compressed may be
+    a bomb, whatever its size.
+    """
+    if records is None or len(records) < HEADER_BYTES:
+        return False  # refused by the log
+    if partition.log.config.compression_type != "producer":
+        return True
+    return bool(records[CODEC_AT] & CODEC_MASK) or len(records) > INLINE_BYTES_MAX
+
+
+async def produce_walked(
+    node: Node,
+    ctx: Context,
+    request: ProduceRequest,
+    unpacked: list[tuple[Partition, PartitionProduceData, PartitionProduceResponse]],
+    targets: list[Target],
+    response: ProduceResponse,
+    admission: Admission | None,
+) -> ProduceResponse | None:
+    """Finish a produce some of whose batches had to be looked into or packed anew.
+
+    On cancel, batches that were not appended by then never are; their client has no answer.
+    """
+    for partition, data, result in unpacked:
+        try:
+            assert data.records is not None
+            data.records = await walked(node, partition, data.records)
+        except KafkaError as refused:
+            refuse_batch(result, refused)
+            continue
+        now_ms = node.clock.now_ms()
+        end_offset = append(
+            partition, data, ctx.api_version, request.acks, now_ms, result, admission, walked=True
+        )
+        if request.acks == ACKS_ALL:
+            await_durable(targets, partition, end_offset, result, admission)
+    if targets:
+        pending = park(node, request, targets, response, Pending())
+        return cast(ProduceResponse, await pending.wait())
+    return response if request.acks else None
+
+
+async def walked(node: Node, partition: Partition, records: memoryview) -> memoryview:
+    """A batch whose records are right, under the topic's codec; the walking is a worker's."""
+    header = check_batch(records, 0, len(records))
+    config = partition.log.config
+    if header.size > config.max_message_bytes or header.size != len(records):
+        return records  # refused by the log, which says why
+    codec = codec_wanted(header, config)
+    try:
+        if codec is not None:
+            packed = await node.workers.run(
+                recompress, bytes(records), codec, config.compression_level
+            )
+            records = memoryview(packed)
+        if config.is_compacted:
+            await node.workers.run(check_keys, bytes(records))
+    except WorkerError as error:
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
+    return records
+
+
+def append(
+    partition: Partition,
+    data: PartitionProduceData,
+    api_version: int,
+    acks: int,
+    now_ms: int,
+    result: PartitionProduceResponse,
+    admission: Admission | None,
+    *,
+    walked: bool = False,
+) -> int:
+    """Append one partition's batch, fill in its result, and return the offset behind it."""
+    try:
+        if acks not in (-1, 0, 1):
+            raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {acks}, not -1, 0 or 1")
+        error = partition.error
+        if error:
+            raise KafkaError(error)
+        if acks == ACKS_ALL and partition.log.config.min_insync_replicas > 1:
+            raise KafkaError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                "min.insync.replicas asks for more than the one replica that there is",
+            )
+        if partition.internal:
+            raise KafkaError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.topic} is the broker's own"
+            )
+        if data.records is None:
+            raise KafkaError(ErrorCode.INVALID_RECORD, "no records")
+        if len(data.records) >= HEADER_BYTES:
+            attributes = data.records[CODEC_AT]
+            if attributes & TRANSACTIONAL_BIT:
+                if admission is None:
+                    check_batch(data.records, 0, len(data.records))  # a flipped bit is not a wish
+                    raise KafkaError(
+                        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+                        "records of a transaction need a transactional id",
+                    )
+                admission.check(partition, data.records)
+            if api_version < ZSTD_VERSION and attributes & CODEC_MASK == Codec.ZSTD:
+                raise KafkaError(
+                    ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+                    f"zstd needs Produce v{ZSTD_VERSION} or newer",
+                )
+        info = partition.append(data.records, now_ms, keys_checked=walked)
+    except KafkaError as refused:
+        refuse_batch(result, refused)
+        return -1
+    result.base_offset = info.base_offset
+    result.log_append_time_ms = info.append_time_ms
+    result.log_start_offset = info.start_offset
+    return info.last_offset + 1
+
+
+def refuse_batch(result: PartitionProduceResponse, refused: KafkaError) -> None:
+    """Make a partition's result the refusal of its batch, with the records that are to blame."""
+    refuse(result, refused.code, refused.message)
+    if isinstance(refused, InvalidRecords):
+        result.record_errors = [
+            BatchIndexAndErrorMessage(batch_index=place, batch_index_error_message=refused.message)
+            for place in refused.places
+        ]
+
+
+def refuse(result: PartitionProduceResponse, error: ErrorCode, message: str | None = None) -> None:
+    """Make a partition's result an error."""
+    result.error_code = error
+    result.error_message = message or error.text
+    result.base_offset = -1
+    result.log_append_time_ms = -1
+    result.log_start_offset = -1

@@ -1,0 +1,1 @@
+"""`headrace up` and `headrace broker`: run a broker, with or without its services."""

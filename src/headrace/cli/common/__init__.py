@@ -1,0 +1,1 @@
+"""What several nouns of the command line share: options, connections, output, errors."""

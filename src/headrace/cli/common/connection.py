@@ -1,0 +1,126 @@
+"""Reaching a broker: the options every client verb has, and client errors in plain words."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from headrace.cli.common.errors import CliError
+from headrace.cli.common.pairs import parse_pairs, split_address
+from headrace.config import environment
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
+
+DEFAULT_PORT = 9092
+CONNECT_TIMEOUT_SECONDS = 3.0
+REQUEST_TIMEOUT_SECONDS = 30.0
+
+BootstrapOption = Annotated[
+    str,
+    typer.Option(
+        "--bootstrap",
+        "-b",
+        help="Brokers to start from: HOST:PORT[,HOST:PORT].",
+        default_factory=environment.bootstrap_servers,
+        show_default="127.0.0.1:9092",
+    ),
+]
+PropertyOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--property", "-X", help="A client setting, NAME=VALUE, as librdkafka names it.",
+        metavar="NAME=VALUE",
+    ),
+]  # fmt: skip
+
+
+def client_config(bootstrap: str, properties: list[str] | None) -> dict[str, Any]:
+    """Settings of a confluent-kafka client, after a look whether anybody answers there."""
+    given = parse_pairs(properties, "-X")
+    check_reachable(bootstrap)
+    # librdkafka writes connection trouble to standard error by itself; these commands report it.
+    return {"bootstrap.servers": bootstrap, "log_level": 0, **given}
+
+
+def admin_client(bootstrap: str, properties: list[str] | None) -> AdminClient:
+    """An admin client of the broker there."""
+    config = client_config(bootstrap, properties)
+    with client_errors(bootstrap):
+        from confluent_kafka.admin import AdminClient
+
+        return AdminClient(config)
+
+
+@contextmanager
+def client_errors(bootstrap: str) -> Iterator[None]:
+    """Turn the client library's exceptions into errors of the command."""
+    from confluent_kafka import KafkaError, KafkaException
+
+    try:
+        yield
+    except KafkaException as problem:
+        error = problem.args[0]
+        if not isinstance(error, KafkaError):
+            raise CliError(str(error)) from None
+        raise CliError(*explain(error, bootstrap)) from None
+    except TimeoutError:
+        raise CliError(
+            f"no answer from {bootstrap} in {REQUEST_TIMEOUT_SECONDS:g} s", "is the broker busy?"
+        ) from None
+
+
+@contextmanager
+def client_settings(bootstrap: str, properties: list[str] | None) -> Iterator[dict[str, Any]]:
+    """Settings for Headrace's own clients, whose errors inside become the command's."""
+    from headrace.client.errors import UnknownSetting
+
+    try:
+        settings = client_config(bootstrap, properties)
+        with client_errors(bootstrap):
+            yield settings
+    except UnknownSetting as unknown:
+        raise CliError(f"-X: {unknown}", exit_code=2) from None
+
+
+def explain(error: Any, bootstrap: str) -> tuple[str, str]:
+    """A message and a hint for an error of the client library."""
+    from confluent_kafka import KafkaError
+
+    unreachable = (
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._RESOLVE,
+        KafkaError._TIMED_OUT,
+    )
+    if error.code() in unreachable:
+        return f"no broker answers at {bootstrap}", "start one with: headrace up"
+    hints = {
+        KafkaError.UNKNOWN_TOPIC_OR_PART: "headrace topic list shows what there is",
+        KafkaError._UNKNOWN_TOPIC: "headrace topic list shows what there is",
+        KafkaError._UNKNOWN_PARTITION: "headrace topic describe TOPIC shows its partitions",
+        KafkaError.TOPIC_ALREADY_EXISTS: "headrace topic alter changes a topic that exists",
+        KafkaError.INVALID_REPLICATION_FACTOR: "a single node keeps one copy: "
+        "--replication-factor 1",
+        KafkaError.MSG_SIZE_TOO_LARGE: "raise the topic's max.message.bytes",
+        KafkaError._INVALID_ARG: "a setting given with -X may be unknown or out of its range",
+    }
+    return error.str() or error.name(), hints.get(error.code(), "")
+
+
+def check_reachable(bootstrap: str) -> None:
+    """Say at once when nobody listens there."""
+    # The library retries for half a minute before it reports a refused connection.
+    problem = ""
+    for server in filter(None, bootstrap.split(",")):
+        host, port = split_address(server, "--bootstrap", default_port=DEFAULT_PORT)
+        try:
+            with socket.create_connection((host, port), CONNECT_TIMEOUT_SECONDS):
+                return
+        except OSError as error:
+            problem = error.strerror or str(error)
+    raise CliError(f"no broker answers at {bootstrap} ({problem})", "start one with: headrace up")

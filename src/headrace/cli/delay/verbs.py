@@ -1,0 +1,162 @@
+"""`headrace delay`: messages that wait for their time, looked at, cancelled or moved."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from headrace.cli.common.connection import BootstrapOption, PropertyOption, client_settings
+from headrace.cli.common.durations import parse_duration_ms, parse_time_ms, show_duration, show_time
+from headrace.cli.common.errors import CliError
+from headrace.cli.common.failed import as_text
+from headrace.cli.common.output import Output, OutputOption, show_json, show_rows
+
+if TYPE_CHECKING:
+    from headrace.client.producer import Producer
+    from headrace.ledger.delay.pending import Pending
+
+app = typer.Typer(
+    help="List delayed messages, show one, cancel it or give it another time.",
+    no_args_is_help=True,
+)
+
+COLUMNS = ("id", "target", "due", "left", "key", "bytes")
+SEND_SECONDS = 30.0
+
+IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The id of a delayed message.")]
+
+
+@app.command("list")
+def list_messages(
+    *,
+    target: Annotated[str | None, typer.Option(help="Only those to this topic.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="At most so many, the next due.")] = 100,
+    bootstrap: BootstrapOption,
+    properties: PropertyOption = None,
+    output: OutputOption = Output.table,
+) -> None:
+    """List messages that wait, the next due one first."""
+    from itertools import islice
+
+    with client_settings(bootstrap, properties) as settings:
+        from headrace.ledger.delay.pending import pending
+
+        chosen = (one for one in pending(settings) if target in (None, one.target))
+        found = list(islice(chosen, limit))
+    if output is Output.json:
+        show_json([_details(one) for one in found])
+    else:
+        show_rows([_line(one) for one in found], COLUMNS, output)
+
+
+@app.command()
+def show(id: IdArgument, *, bootstrap: BootstrapOption, properties: PropertyOption = None) -> None:
+    """Show all that is known of a message, as JSON."""
+    with client_settings(bootstrap, properties) as settings:
+        found = _find(settings, id)
+    show_json(_details(found))
+
+
+@app.command()
+def cancel(
+    id: IdArgument,
+    *,
+    force: Annotated[
+        bool,
+        typer.Option("--force", help="Even if it is not there yet: it is waited for for a day."),
+    ] = False,
+    bootstrap: BootstrapOption,
+    properties: PropertyOption = None,
+) -> None:
+    """Cancel a message; without effect if it is delivered meanwhile."""
+    with client_settings(bootstrap, properties) as settings:
+        if not force:
+            _find(settings, id)
+        with _producer(settings) as producer:
+            producer.cancel_delayed(id).result(SEND_SECONDS)
+    print(f"asked to cancel {id}")
+
+
+@app.command()
+def reschedule(
+    id: IdArgument,
+    *,
+    after: Annotated[
+        str | None, typer.Option(metavar="DURATION", help="So long from now: 15m, 30d.")
+    ] = None,
+    at: Annotated[
+        str | None, typer.Option(metavar="TIME", help="A time such as 2030-01-01T12:00Z, or @MS.")
+    ] = None,
+    bootstrap: BootstrapOption,
+    properties: PropertyOption = None,
+) -> None:
+    """Give a message another time; one that is delivered meanwhile comes a second time."""
+    due_ms = _due_ms(after, at)
+    with client_settings(bootstrap, properties) as settings:
+        found = _find(settings, id)
+        from headrace.client.message import ID_HEADER
+
+        headers = [pair for pair in found.headers if pair[0] != ID_HEADER]
+        headers.append((ID_HEADER, id.encode()))
+        with _producer(settings) as producer:
+            producer.send(
+                found.target, found.value, key=found.key, headers=headers, at=due_ms
+            ).result(SEND_SECONDS)
+    print(f"{id} is due at {show_time(due_ms)}")
+
+
+def _producer(settings: dict[str, Any]) -> Producer:
+    from headrace.client.producer import Producer
+    from headrace.client.settings_of_kind import settings_of
+
+    return Producer(settings_of(settings, "producer"))
+
+
+def _find(settings: dict[str, Any], id: str) -> Pending:
+    from headrace.ledger.delay.pending import pending
+
+    for found in pending(settings, id):
+        return found
+    raise CliError(
+        f"no delayed message has the id {id!r}",
+        "headrace delay list shows those that wait; it may be delivered already",
+    )
+
+
+def _due_ms(after: str | None, at: str | None) -> int:
+    if (after is None) == (at is None):
+        raise CliError("say --after or --at", "--after 15m, or --at 2030-01-01T12:00Z", 2)
+    if after is not None:
+        return round(time.time() * 1000) + parse_duration_ms(after, "--after")
+    assert at is not None
+    due_ms = int(at[1:]) if at.startswith("@") and at[1:].isdecimal() else parse_time_ms(at)
+    if due_ms is None:
+        raise CliError(f"--at {at!r} is no time", "a time such as 2030-01-01T12:00Z, or @MS", 2)
+    return due_ms
+
+
+def _line(found: Pending) -> dict[str, object]:
+    left_ms = found.due_ms - round(time.time() * 1000)
+    return {
+        "id": found.id,
+        "target": found.target,
+        "due": show_time(found.due_ms),
+        "left": show_duration(left_ms),
+        "key": None if found.key is None else found.key.decode("utf-8", "replace"),
+        "bytes": len(found.value or b""),
+    }
+
+
+def _details(found: Pending) -> dict[str, Any]:
+    return {
+        "id": found.id,
+        "target": found.target,
+        "due": show_time(found.due_ms),
+        "due_ms": found.due_ms,
+        "scheduled": show_time(found.at_ms),
+        "key": as_text(found.key),
+        "value": as_text(found.value),
+        "headers": [[name, as_text(value)] for name, value in found.headers],
+    }

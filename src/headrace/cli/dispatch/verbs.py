@@ -1,0 +1,170 @@
+"""`headrace dispatch`: run a dispatcher's worker, look at its tokens, put them right."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import signal
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headrace.cli.common.connection import (
+    BootstrapOption,
+    PropertyOption,
+    client_config,
+    client_errors,
+)
+from headrace.cli.common.errors import CliError
+from headrace.cli.common.loading import load_object
+from headrace.cli.common.output import Output, OutputOption, show_json, show_rows
+from headrace.cli.common.pairs import split_address
+
+if TYPE_CHECKING:
+    from headrace.dispatch.dispatcher import Dispatcher
+
+METRICS_PORT = 9464
+FLUSH_SECONDS = 30.0
+
+app = typer.Typer(help="Work that goes to whoever is idle.", no_args_is_help=True)
+
+TopicArgument = Annotated[str, typer.Argument(help="The work topic.", metavar="TOPIC")]
+GroupOption = Annotated[
+    str | None, typer.Option("--group", help="The workers' group, if it has another name.")
+]
+
+
+@app.command()
+def run(
+    target: Annotated[
+        str, typer.Argument(help="Where the dispatcher is.", metavar="MODULE:DISPATCHER")
+    ],
+    bootstrap: Annotated[
+        str | None,
+        typer.Option("--bootstrap", "-b", help="Brokers instead of those in the code."),
+    ] = None,
+    tokens: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Token store instead of the one in the code."),
+    ] = None,
+    spool: Annotated[
+        str | None,
+        typer.Option(metavar="FILE|URL", help="Spool instead of the one in the code."),
+    ] = None,
+    metrics: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Show metrics for Prometheus there."),
+    ] = None,
+) -> None:
+    """Run a dispatcher's worker; Ctrl-C or SIGTERM lets jobs finish, and keeps the rest.
+
+    Start it as often as wanted, each with a spool of its own: the nodes share the partitions.
+    """
+    from headrace.dispatch.metrics import MetricsServer, text
+
+    dispatcher = load_dispatcher(target)
+    dispatcher.bootstrap = bootstrap or dispatcher.bootstrap
+    dispatcher.tokens = tokens or dispatcher.tokens
+    dispatcher.spool = spool or dispatcher.spool
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: dispatcher.request_stop())
+    with contextlib.ExitStack() as stack:
+        where = ""
+        if metrics is not None:
+            host, port = split_address(metrics, "--metrics", default_port=METRICS_PORT)
+            try:
+                server = MetricsServer(
+                    host, port, lambda: text(dispatcher.metrics(), dispatcher.topic)
+                )
+            except OSError as error:
+                raise CliError(f"--metrics {metrics}: {error.strerror}") from None
+            stack.enter_context(server)
+            where = f", metrics at http://{server.address}/metrics"
+        print(f"dispatching {dispatcher.topic} on {dispatcher.bootstrap}{where}", flush=True)
+        with _errors():
+            dispatcher.run()
+
+
+@app.command()
+def status(
+    topic: TopicArgument,
+    tokens: Annotated[
+        str, typer.Option(metavar="URL", help="The token store: redis://HOST/0, sqlite:///FILE.")
+    ],
+    group: GroupOption = None,
+    output: OutputOption = Output.table,
+    *,
+    bootstrap: BootstrapOption,
+    properties: PropertyOption = None,
+) -> None:
+    """Show where each partition's token is, who waits for one, and what is unfinished."""
+    from headrace.dispatch.status import look
+
+    config = client_config(bootstrap, properties)
+    with client_errors(bootstrap), _errors():
+        found = look(config, topic, tokens, group)
+    if output is Output.json:
+        show_json(found)
+        return
+    show_rows(
+        found["partitions"], ("partition", "token", "fence", "node", "lease_ms", "backlog"), output
+    )
+    counts = ", ".join(f"{count} {state}" for state, count in found["tokens"].items() if count)
+    print(f"\ntokens: {counts or 'none'}")
+    for node, want in found["waiting"].items():
+        print(f"{node} waits for {want}")
+
+
+@app.command()
+def heal(
+    topic: TopicArgument,
+    output: OutputOption = Output.table,
+    *,
+    bootstrap: BootstrapOption,
+    properties: PropertyOption = None,
+) -> None:
+    """Have every node put the tokens of its partitions anew; harmless at any time."""
+    from headrace.client.producer import Producer
+    from headrace.dispatch.cluster import Cluster
+
+    config = client_config(bootstrap, properties)
+    with client_errors(bootstrap):
+        count = Cluster(config).partitions(topic)
+        if not count:
+            raise CliError(f"there is no topic {topic}", "headrace topic list")
+        with Producer(config) as producer:
+            # A record without a value makes the partition's owner give its token back.
+            sent = [producer.send(topic, None, partition=number) for number in range(count)]
+            for one in sent:
+                one.result(FLUSH_SECONDS)
+    if output is Output.json:
+        show_json({"topic": topic, "partitions": count})
+    else:
+        print(f"asked the owners of {count} partitions of {topic}")
+
+
+@contextlib.contextmanager
+def _errors() -> Iterator[None]:
+    """Turn the dispatcher's exceptions into errors of the command."""
+    from headrace.dispatch.errors import DispatchError
+
+    try:
+        yield
+    except DispatchError as error:
+        raise CliError(error.message, error.hint) from None
+    except (ModuleNotFoundError, ValueError) as error:
+        raise CliError(str(error)) from None
+
+
+def load_dispatcher(target: str) -> Dispatcher:
+    """The Dispatcher object at MODULE:NAME, with the working directory on the path."""
+    from headrace.dispatch.dispatcher import Dispatcher
+
+    name = target.partition(":")[2]
+    usage, made = "headrace dispatch run shop:jobs", f"{name} = Dispatcher(...)"
+    found = load_object(target, Dispatcher, "a Dispatcher", usage, made)
+    if not found.has_worker:
+        raise CliError(f"{target} has no worker", f"@{name}.worker")
+    return found

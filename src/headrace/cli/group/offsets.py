@@ -1,0 +1,55 @@
+"""Where partitions begin and end, and offsets by time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from headrace.cli.common.connection import REQUEST_TIMEOUT_SECONDS
+from headrace.client.groups import Key
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
+
+
+class Bounds(NamedTuple):
+    """The first offset that a partition holds, and the one that it gives out next."""
+
+    start: int
+    end: int
+
+
+def read_bounds(admin: AdminClient, keys: Iterable[Key]) -> dict[Key, Bounds]:
+    """First and next offset of partitions; those that are not there any more are left out."""
+    from confluent_kafka.admin import OffsetSpec
+
+    keys = list(keys)
+    starts = _list_offsets(admin, keys, OffsetSpec.earliest())
+    ends = _list_offsets(admin, keys, OffsetSpec.latest())
+    return {key: Bounds(starts[key], ends[key]) for key in keys if key in starts and key in ends}
+
+
+def read_offsets_at(admin: AdminClient, keys: Iterable[Key], time_ms: int) -> dict[Key, int]:
+    """The first offset at that time or later; -1 where every record is older."""
+    from confluent_kafka.admin import OffsetSpec
+
+    return _list_offsets(admin, list(keys), OffsetSpec.for_timestamp(time_ms))
+
+
+def _list_offsets(admin: AdminClient, keys: list[Key], spec: Any) -> dict[Key, int]:
+    from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+    if not keys:
+        return {}
+    futures = admin.list_offsets(
+        {TopicPartition(*key): spec for key in keys}, request_timeout=REQUEST_TIMEOUT_SECONDS
+    )
+    gone = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION)
+    offsets = {}
+    for asked, future in futures.items():
+        try:
+            offsets[asked.topic, asked.partition] = future.result().offset
+        except KafkaException as problem:
+            if problem.args[0].code() not in gone:
+                raise
+    return offsets

@@ -1,0 +1,46 @@
+"""`headrace group rebalance`: make a group share out its partitions anew."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+import typer
+
+from headrace.cli.common.arguments import GroupArgument
+from headrace.cli.common.cluster import open_cluster
+from headrace.cli.common.connection import BootstrapOption, PropertyOption
+from headrace.cli.common.durations import parse_duration_ms
+
+
+def rebalance(
+    name: GroupArgument,
+    *,
+    remove: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="MEMBER",
+            help="Take out this member, by member id or instance id; may be repeated.",
+        ),
+    ] = None,
+    timeout: Annotated[
+        str, typer.Option(metavar="DURATION", help="How long to wait until it is done.")
+    ] = "1m",
+    bootstrap: BootstrapOption,
+    properties: PropertyOption = None,
+) -> None:
+    """Make the members of a group share out its partitions anew, and wait until they have."""
+    from headrace.cli.group.names import find_groups
+    from headrace.cli.group.rebalancing import Rebalance
+
+    seconds_max = parse_duration_ms(timeout, "--timeout") / 1000
+    began = time.monotonic()
+    with open_cluster(bootstrap, properties) as cluster:
+        rebalancing = Rebalance(cluster, find_groups(cluster, [name])[0])
+        if remove:
+            rebalancing.remove(remove)
+        else:
+            rebalancing.start()
+        members = rebalancing.wait(seconds_max)
+    took = time.monotonic() - began
+    print(f"rebalanced {name}: {members} {'member' if members == 1 else 'members'}, {took:.1f} s")

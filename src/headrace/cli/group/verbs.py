@@ -1,0 +1,139 @@
+"""`headrace group`: list, describe, seek, rebalance and delete consumer groups."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+from headrace.cli.common.arguments import GroupsArgument
+from headrace.cli.common.cluster import open_cluster
+from headrace.cli.common.connection import BootstrapOption, PropertyOption
+from headrace.cli.common.output import Output, OutputOption, show_json, show_rows
+from headrace.cli.common.partition_sets import show_partitions
+from headrace.cli.group import delete as group_delete
+from headrace.cli.group import rebalance as group_rebalance
+from headrace.cli.group import seek as group_seek
+
+MEMBER_COLUMNS = ("member", "client", "host", "instance", "partitions")
+PARTITION_COLUMNS = ("topic", "partition", "committed", "end", "lag", "member")
+TIME_COLUMNS = (*PARTITION_COLUMNS[:-1], "behind", "member")
+
+app = typer.Typer(
+    help="List, describe, move, rebalance and delete consumer groups.", no_args_is_help=True
+)
+
+
+class GroupState(StrEnum):
+    """States of all kinds of groups, by Kafka's names."""
+
+    empty = "Empty"
+    preparing = "PreparingRebalance"
+    completing = "CompletingRebalance"
+    stable = "Stable"
+    dead = "Dead"
+    assigning = "Assigning"
+    reconciling = "Reconciling"
+
+
+class GroupType(StrEnum):
+    """Kinds of groups."""
+
+    classic = "classic"
+    consumer = "consumer"
+    share = "share"
+    streams = "streams"
+
+
+@app.command("list")
+def list_groups(
+    *,
+    state: Annotated[
+        list[GroupState] | None,
+        typer.Option(case_sensitive=False, help="Only groups in this state; may be repeated."),
+    ] = None,
+    type_: Annotated[
+        list[GroupType] | None,
+        typer.Option("--type", case_sensitive=False, help="Only groups of this type; as --state."),
+    ] = None,
+    output: OutputOption = Output.table,
+    bootstrap: BootstrapOption,
+    properties: PropertyOption = None,
+) -> None:
+    """List groups of every kind."""
+    from headrace.client import groups
+
+    with open_cluster(bootstrap, properties) as cluster:
+        found = groups.list_groups(cluster)
+    rows = [
+        {
+            "group": row.group,
+            "type": row.type,
+            "protocol": row.protocol,
+            "state": row.state,
+            "coordinator": row.coordinator.node_id,
+        }
+        for row in found
+        if (not state or row.state in state) and (not type_ or row.type in type_)
+    ]
+    show_rows(rows, ("group", "type", "protocol", "state", "coordinator"), output)
+
+
+@app.command()
+def describe(
+    names: GroupsArgument,
+    *,
+    behind: Annotated[
+        bool,
+        typer.Option(
+            "--behind", help="Also how many seconds ago the next record of each was written."
+        ),
+    ] = False,
+    output: OutputOption = Output.table,
+    bootstrap: BootstrapOption,
+    properties: PropertyOption = None,
+) -> None:
+    """Show the state, the members, and the offsets and lag of groups."""
+    from headrace.cli.group.details import read_groups
+    from headrace.cli.group.names import find_groups
+
+    with open_cluster(bootstrap, properties) as cluster:
+        details = read_groups(cluster, find_groups(cluster, names), behind=behind)
+    if output is Output.json:
+        show_json(details)
+        return
+    for index, detail in enumerate(details):
+        if index:
+            print()
+        _show_group(detail, behind)
+
+
+def _show_group(detail: dict[str, Any], behind: bool) -> None:
+    at = detail["coordinator"]
+    words = {
+        "group": detail["group"],
+        "state": detail["state"],
+        "type": detail["type"],
+        "assignor": detail["assignor"],
+        "coordinator": f"{at['node_id']} ({at['host']}:{at['port']})",
+        "members": len(detail["members"]),
+        "lag": detail["lag"],
+    }
+    print("  ".join(f"{name} {word}" for name, word in words.items() if word is not None))
+    if detail["members"]:
+        members = [{**row, "partitions": _words(row["partitions"])} for row in detail["members"]]
+        show_rows(members, MEMBER_COLUMNS, Output.table)
+    if detail["members"] and detail["partitions"]:
+        print()
+    if detail["partitions"]:
+        show_rows(detail["partitions"], TIME_COLUMNS if behind else PARTITION_COLUMNS, Output.table)
+
+
+def _words(partitions: dict[str, list[int]]) -> str | None:
+    return " ".join(show_partitions(*item) for item in partitions.items()) or None
+
+
+app.command()(group_seek.seek)
+app.command()(group_rebalance.rebalance)
+app.command()(group_delete.delete)

@@ -1,0 +1,146 @@
+"""`headrace lag`: how far groups are behind, live, and why."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headrace.cli.common.arguments import GroupArgument
+from headrace.cli.common.cluster import open_cluster
+from headrace.cli.common.connection import BootstrapOption, PropertyOption
+from headrace.cli.common.durations import parse_duration_ms
+from headrace.cli.common.errors import CliError
+from headrace.cli.common.output import Output, OutputOption, quiet_pipe
+from headrace.cli.common.stores import StoreOption
+
+if TYPE_CHECKING:
+    from headrace.lag.places import GroupLag
+    from headrace.lag.rules import LagConfig
+
+PatternsArgument = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[GROUP...]", help="Names or patterns such as 'shop-*'; all if none."),
+]
+
+app = typer.Typer(
+    help="Show how far groups are behind in records and in time, and why.", no_args_is_help=True
+)
+
+
+@app.command("list")
+def list_lag(
+    names: PatternsArgument = None,
+    *,
+    partitions: Annotated[
+        bool, typer.Option("--partitions", "-p", help="One line for each partition.")
+    ] = False,
+    behind: Annotated[
+        bool, typer.Option("--behind", help="Only what is not read to its end.")
+    ] = False,
+    output: OutputOption = Output.table,
+    bootstrap: BootstrapOption,
+    properties: PropertyOption = None,
+) -> None:
+    """List the lag of groups of every kind; JSON has the partitions too."""
+    from headrace.cli.lag import rows as lag_rows
+    from headrace.client.clock import SystemClock
+    from headrace.lag.meter import Meter
+
+    with open_cluster(bootstrap, properties) as cluster:
+        is_wanted = lag_rows.chooser(cluster, names)
+        found = Meter(cluster, SystemClock()).look(is_wanted)
+    if behind:
+        found = [group for group in found if group.lag]
+    lag_rows.show_groups(found, output, partitions=partitions, behind=behind)
+
+
+@app.command()
+def watch(
+    names: PatternsArgument = None,
+    *,
+    every: Annotated[str, typer.Option(metavar="DURATION", help="How often to look.")] = "5s",
+    count: Annotated[
+        int | None, typer.Option("--count", "-c", min=1, help="End after so many looks.")
+    ] = None,
+    rules: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Rules of the lag service: show the level of each."),
+    ] = None,
+    output: OutputOption = Output.table,
+    bootstrap: BootstrapOption,
+    properties: PropertyOption = None,
+) -> None:
+    """Show the lag of groups again and again, with what is written and read; Ctrl-C ends it."""
+    from headrace.cli.lag import rows as lag_rows
+    from headrace.client.clock import SystemClock
+    from headrace.lag.meter import Meter
+    from headrace.lag.watch import Watch
+
+    every_ms = parse_duration_ms(every, "--every")
+    clock = SystemClock()
+    levels = None if rules is None else Watch(_read_rules(rules), {}, clock.monotonic_ms())
+    never = threading.Event()
+    with (
+        open_cluster(bootstrap, properties) as cluster,
+        quiet_pipe(),
+        contextlib.suppress(KeyboardInterrupt),
+    ):
+        meter = Meter(cluster, clock)
+        is_wanted = lag_rows.chooser(cluster, names)
+        before: dict[str, GroupLag] = {}
+        number = 0
+        while True:
+            look = meter.look(is_wanted)
+            if levels is not None:
+                levels.look(look, clock.now_ms(), clock.monotonic_ms())
+            lag_rows.show_look(look, before, levels, output)
+            before = {group.group: group for group in look}
+            number += 1
+            if number == count:
+                return
+            clock.wait(never, every_ms)
+
+
+@app.command()
+def explain(
+    name: GroupArgument,
+    *,
+    watch_for: Annotated[
+        str, typer.Option("--for", metavar="DURATION", help="How long to watch it first.")
+    ] = "10s",
+    store: StoreOption,
+    output: OutputOption = Output.table,
+    bootstrap: BootstrapOption,
+    properties: PropertyOption = None,
+) -> None:
+    """Say why a group is behind, with the evidence and what helps."""
+    from headrace.cli.group.names import no_group
+    from headrace.cli.lag import rows as lag_rows
+    from headrace.client.clock import SystemClock
+    from headrace.client.groups import list_groups
+    from headrace.config import environment
+    from headrace.lag.causes import explain as find_causes
+    from headrace.lag.gather import gather
+
+    watch_ms = parse_duration_ms(watch_for, "--for")
+    waiting = lag_rows.waiting_retries(store) if store else {}
+    with open_cluster(bootstrap, properties) as cluster:
+        snapshot = gather(cluster, name, SystemClock(), watch_ms, waiting)
+        if snapshot is None:
+            raise no_group(name, [row.group for row in list_groups(cluster)])
+    is_default = bootstrap == environment.bootstrap_servers()
+    findings = find_causes(snapshot, "" if is_default else f"-b {bootstrap}")
+    lag_rows.show_findings(snapshot.group, findings, output)
+
+
+def _read_rules(path: Path) -> LagConfig:
+    from headrace.lag.rules import RulesError, read_config
+
+    try:
+        return read_config(path)
+    except RulesError as problem:
+        raise CliError(problem.message, problem.hint, 2) from None

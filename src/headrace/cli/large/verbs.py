@@ -1,0 +1,155 @@
+"""`headrace large`: the bodies of large messages that were sent by claim check."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from headrace.cli.common.connection import (
+    BootstrapOption,
+    PropertyOption,
+    client_config,
+    client_errors,
+)
+from headrace.cli.common.durations import parse_duration_ms, show_time
+from headrace.cli.common.errors import CliError
+from headrace.cli.common.failed import DryRunOption
+from headrace.cli.common.output import Output, OutputOption, show_rows
+from headrace.cli.common.stores import StoreOption, open_cli_store
+from headrace.config import environment
+
+if TYPE_CHECKING:
+    from headrace.large.claims import Claims
+    from headrace.large.garbage import Collected
+
+app = typer.Typer(
+    help="List the bodies of large messages, and remove those nobody needs.", no_args_is_help=True
+)
+
+COLUMNS = ("cluster", "topic", "bodies", "bytes", "oldest", "newest")
+
+ClaimsOption = Annotated[
+    str,
+    typer.Option(
+        "--claims",
+        metavar="URL",
+        help="Where bodies lie: a folder, a URL that fsspec knows, or a database's.",
+        default_factory=environment.large_url,
+        show_default="HEADRACE_LARGE, or `large` in the data folder",
+    ),
+]
+
+
+@app.command("list")
+def list_bodies(*, claims: ClaimsOption, output: OutputOption = Output.table) -> None:
+    """List how many bodies lie there, by cluster and topic."""
+    by_topic: dict[tuple[str, str], list[Any]] = {}
+    with _open(claims) as opened:
+        for stored in opened.list():
+            by_topic.setdefault((stored.cluster, stored.topic), []).append(stored)
+    rows = [
+        {
+            "cluster": cluster,
+            "topic": topic,
+            "bodies": len(found),
+            "bytes": sum(stored.body_bytes for stored in found),
+            "oldest": show_time(min(stored.since_ms for stored in found)),
+            "newest": show_time(max(stored.since_ms for stored in found)),
+        }
+        for (cluster, topic), found in sorted(by_topic.items())
+    ]
+    show_rows(rows, COLUMNS, output)
+
+
+@app.command()
+def gc(
+    *,
+    claims: ClaimsOption,
+    grace: Annotated[
+        str,
+        typer.Option(metavar="DURATION", help="Keep bodies for so long beyond their topic's time."),
+    ] = "1d",
+    scan: Annotated[
+        bool,
+        typer.Option(
+            "--scan", help="Read compacted topics, and those kept for ever, to see what they need."
+        ),
+    ] = False,
+    dry_run: DryRunOption = False,
+    bootstrap: BootstrapOption,
+    properties: PropertyOption = None,
+    store: StoreOption,
+) -> None:
+    """Remove bodies whose records are gone from this cluster.
+
+    With a store, also those of messages put away there.
+    """
+    from headrace.errors import Away
+    from headrace.large.garbage import find_garbage
+    from headrace.large.scan import names_in
+    from headrace.large.topic_facts import AskTopics
+
+    grace_ms = parse_duration_ms(grace, "--grace")
+    now_ms = time.time_ns() // 1_000_000
+    config = client_config(bootstrap, properties)
+    facts_of = AskTopics(config)
+    with _open(claims) as opened, client_errors(bootstrap):
+        try:
+            found = find_garbage(
+                opened,
+                facts_of.cluster,
+                facts_of,
+                now_ms,
+                grace_ms,
+                (lambda topic: names_in(config, topic)) if scan else None,
+            )
+        except Away as problem:
+            raise CliError(str(problem)) from None
+        _finish(opened, found, dry_run)
+    if found.timeless and not scan:
+        topics = ", ".join(sorted(found.timeless))
+        print(f"kept for ever or by key, so not looked at (--scan does): {topics}")
+    if store:
+        _collect_kept(store, now_ms, grace_ms, dry_run)
+
+
+def _collect_kept(store: str, now_ms: int, grace_ms: int, dry_run: bool) -> None:
+    from headrace.large.garbage import find_unneeded, needed_by
+    from headrace.large.keeping import kept_in
+
+    with open_cli_store(store) as opened:
+        kept = kept_in(opened)
+        found = find_unneeded(kept, now_ms, grace_ms, needed_by(opened))
+        _finish(kept, found, dry_run, " of the store")
+
+
+def _finish(claims: Claims, found: Collected, dry_run: bool, where: str = "") -> None:
+    if not dry_run:
+        claims.delete(stored.name for stored in found.garbage)
+    done = "would remove" if dry_run else "removed"
+    print(f"{done} {len(found.garbage)} bodies{where}, {found.body_bytes} bytes; kept {found.kept}")
+
+
+@contextmanager
+def _open(url: str) -> Iterator[Claims]:
+    """The bodies at a URL, with its errors as errors of the command."""
+    from headrace.errors import HandlerError
+    from headrace.large.claims import open_claims
+    from headrace.large.errors import ClaimsAway
+
+    try:
+        claims = open_claims(url)
+    except HandlerError as error:
+        raise CliError(error.message, error.hint) from None
+    except ModuleNotFoundError as missing:
+        raise CliError(str(missing)) from None
+    try:
+        yield claims
+    except ClaimsAway as away:
+        raise CliError(str(away)) from None
+    finally:
+        claims.close()

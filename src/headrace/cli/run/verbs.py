@@ -1,0 +1,60 @@
+"""`headrace run`: the handlers of an application."""
+
+from __future__ import annotations
+
+import logging
+import signal
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headrace.cli.common.errors import CliError
+from headrace.cli.common.loading import load_object
+
+if TYPE_CHECKING:
+    from headrace.handlers.app import App
+
+
+def run(
+    target: Annotated[str, typer.Argument(help="Where the app is.", metavar="MODULE:APP")],
+    bootstrap: Annotated[
+        str | None,
+        typer.Option("--bootstrap", "-b", help="Brokers instead of those in the code."),
+    ] = None,
+    store: Annotated[
+        str | None, typer.Option("--store", help="Store URL instead of the one in the code.")
+    ] = None,
+) -> None:
+    """Run an application's handlers; Ctrl-C or SIGTERM lets them finish, commits and ends.
+
+    Start it as often as wanted: processes of the same groups share the partitions.
+    """
+    app = load_app(target)
+    if bootstrap:
+        app.bootstrap = bootstrap
+    if store:
+        app.store_url = store
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: app.request_stop())
+    from headrace.errors import HandlerError
+
+    try:
+        print(f"running {', '.join(app.handlers)} on {app.bootstrap}", flush=True)
+        app.run()
+    except HandlerError as error:
+        raise CliError(error.message, error.hint) from None
+    except Exception as error:
+        if not getattr(error, "hint", ""):
+            raise
+        raise CliError(getattr(error, "message", str(error)), error.hint) from None  # type: ignore[attr-defined]
+
+
+def load_app(target: str) -> App:
+    """The App object at MODULE:NAME, with the working directory on the path."""
+    from headrace.handlers.app import App
+
+    found = load_object(target, App, "an App", "headrace run shop:app", "app = App(...)")
+    if not found.handlers and not found.tables:
+        raise CliError(f"{target} has no handlers", '@app.handler("orders")')
+    return found

@@ -1,0 +1,201 @@
+"""`headrace txn`: list, describe and abort transactions, and find those that hang."""
+
+from __future__ import annotations
+
+import time
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from headrace.cli.common.cluster import open_cluster
+from headrace.cli.common.connection import BootstrapOption, PropertyOption
+from headrace.cli.common.durations import parse_duration_ms, show_duration, show_time
+from headrace.cli.common.output import Output, OutputOption, show_json, show_rows
+from headrace.cli.common.partition_sets import parse_selection
+from headrace.cli.txn import abort as txn_abort
+
+if TYPE_CHECKING:
+    from headrace.cli.txn.transactions import Transaction
+
+app = typer.Typer(
+    help="List, describe and abort transactions, and find those that hang.", no_args_is_help=True
+)
+
+LIST_COLUMNS = ("id", "state", "producer", "running", "partitions", "coordinator")
+LIST_JSON_COLUMNS = ("id", "state", "producer", "running_ms", "partitions", "coordinator")
+PARTITION_COLUMNS = ("topic", "partition", "start")
+HANGING_COLUMNS = ("topic", "partition", "start", "producer", "epoch", "last")
+
+
+class TxnState(StrEnum):
+    """States of a transaction, by Kafka's names."""
+
+    empty = "Empty"
+    ongoing = "Ongoing"
+    prepare_commit = "PrepareCommit"
+    prepare_abort = "PrepareAbort"
+    complete_commit = "CompleteCommit"
+    complete_abort = "CompleteAbort"
+    epoch_fence = "PrepareEpochFence"
+    dead = "Dead"
+
+
+@app.command("list")
+def list_transactions(
+    *,
+    state: Annotated[
+        list[TxnState] | None,
+        typer.Option(case_sensitive=False, help="Only those in this state; may be repeated."),
+    ] = None,
+    producer: Annotated[
+        list[int] | None,
+        typer.Option(metavar="ID", help="Only those of this producer id; may be repeated."),
+    ] = None,
+    longer_than: Annotated[
+        str | None,
+        typer.Option(metavar="DURATION", help="Only those open for longer, such as 10m."),
+    ] = None,
+    output: OutputOption = Output.table,
+    bootstrap: BootstrapOption,
+    properties: PropertyOption = None,
+) -> None:
+    """List transactional ids with their transactions."""
+    from headrace.cli.txn import transactions
+
+    at_least_ms = parse_duration_ms(longer_than, "--longer-than") if longer_than else None
+    with open_cluster(bootstrap, properties) as cluster:
+        found = transactions.list_transactions(cluster, state or (), producer or ())
+    now_ms = round(time.time() * 1000)
+    rows = [_row(row, now_ms) for row in found if _is_longer(row, now_ms, at_least_ms)]
+    show_rows(rows, LIST_JSON_COLUMNS if output is Output.json else LIST_COLUMNS, output)
+
+
+def _is_longer(row: Transaction, now_ms: int, at_least_ms: int | None) -> bool:
+    if at_least_ms is None:
+        return True
+    running_ms = row.running_ms(now_ms)
+    return running_ms is not None and running_ms > at_least_ms
+
+
+def _row(row: Transaction, now_ms: int) -> dict[str, object]:
+    running_ms = row.running_ms(now_ms)
+    return {
+        "id": row.id,
+        "state": row.state,
+        "producer": row.producer,
+        "running": None if running_ms is None else show_duration(running_ms),
+        "running_ms": running_ms,
+        "partitions": len(row.partitions),
+        "coordinator": row.coordinator.node_id,
+    }
+
+
+@app.command()
+def describe(
+    names: Annotated[list[str], typer.Argument(metavar="TRANSACTIONAL_ID...", show_default=False)],
+    *,
+    output: OutputOption = Output.table,
+    bootstrap: BootstrapOption,
+    properties: PropertyOption = None,
+) -> None:
+    """Show the state, the producer and the partitions of transactions."""
+    from headrace.cli.txn.transactions import describe_transaction, read_producers
+
+    with open_cluster(bootstrap, properties) as cluster:
+        found = [describe_transaction(cluster, name) for name in names]
+        producers = read_producers(cluster, (key for row in found for key in row.partitions))
+    starts = {
+        (*key, producer.producer_id): producer.current_txn_start_offset
+        for key, rows in producers.items()
+        for producer in rows
+        if producer.current_txn_start_offset >= 0
+    }
+    details = [_detail(row, starts) for row in found]
+    if output is Output.json:
+        show_json(details)
+        return
+    for index, (row, detail) in enumerate(zip(found, details, strict=True)):
+        if index:
+            print()
+        print("  ".join(f"{name} {word}" for name, word in _words(row).items() if word is not None))
+        if row.partitions:
+            show_rows(detail["partitions"], PARTITION_COLUMNS, output)
+
+
+def _detail(row: Transaction, starts: dict[tuple[str, int, int], int]) -> dict[str, Any]:
+    return {
+        "id": row.id,
+        "state": row.state,
+        "producer": row.producer,
+        "epoch": row.epoch,
+        "timeout_ms": row.timeout_ms,
+        "started_ms": row.started_ms,
+        "coordinator": row.coordinator._asdict(),
+        "partitions": [
+            {
+                "topic": topic,
+                "partition": partition,
+                "start": starts.get((topic, partition, row.producer)),
+            }
+            for topic, partition in row.partitions
+        ],
+    }
+
+
+def _words(row: Transaction) -> dict[str, object]:
+    running_ms = row.running_ms(round(time.time() * 1000))
+    return {
+        "transaction": row.id,
+        "state": row.state,
+        "producer": row.producer,
+        "epoch": row.epoch,
+        "timeout": None if row.timeout_ms is None else show_duration(row.timeout_ms),
+        "started": None if row.started_ms is None else show_time(row.started_ms),
+        "running": None if running_ms is None else show_duration(running_ms),
+        "coordinator": row.coordinator,
+    }
+
+
+@app.command()
+def hanging(
+    *,
+    topic: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--topic",
+            "-t",
+            metavar="TOPIC[:PARTITIONS]",
+            help="Look only there; may be repeated.",
+            show_default="everywhere",
+        ),
+    ] = None,
+    longer_than: Annotated[
+        str,
+        typer.Option(
+            metavar="DURATION",
+            help="Only those without a record for longer; no transaction may last longer than "
+            "the broker's transaction.max.timeout.ms, 15m by default.",
+        ),
+    ] = "15m",
+    output: OutputOption = Output.table,
+    bootstrap: BootstrapOption,
+    properties: PropertyOption = None,
+) -> None:
+    """Find transactions that are open in a partition and that no coordinator knows any more."""
+    from headrace.cli.txn.hanging import find_hanging
+
+    before_ms = round(time.time() * 1000) - parse_duration_ms(longer_than, "--longer-than")
+    selection = parse_selection(topic, "--topic")
+    with open_cluster(bootstrap, properties) as cluster:
+        rows = find_hanging(cluster, selection, before_ms)
+    show_rows(rows, HANGING_COLUMNS, output)
+    if rows and output is Output.table:
+        first = rows[0]
+        print(
+            f"end one with: headrace txn abort --topic {first['topic']} "
+            f"--partition {first['partition']} --start-offset {first['start']}"
+        )
+
+
+app.command()(txn_abort.abort)

@@ -1,0 +1,264 @@
+"""App: one object with decorators, on which an application's handlers and tables hang."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from headrace.client.delayed import After, At
+from headrace.client.payloads import encode, to_send
+from headrace.errors import HandlerError
+from headrace.handlers.background import Jobs
+from headrace.handlers.context import Parts
+from headrace.handlers.spec import HandlerSpec, make_spec
+from headrace.large.large import Large
+from headrace.ledger.delay.times import by_clock
+from headrace.outbox.confirmations import Confirmer
+from headrace.telemetry.alarms import Alarm
+
+if TYPE_CHECKING:
+    from headrace.client.clock import Clock
+    from headrace.client.sent import Sent
+    from headrace.handlers.half.checkers import Checker
+    from headrace.handlers.half.half import Half
+    from headrace.handlers.runner import Runner
+    from headrace.handlers.tables import Table
+    from headrace.store import Store
+    from headrace.store.inbox import InboxPort
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+# How late a signal is noticed.
+# As long as a producer waits for room (max.block.ms).
+LIMIT_WAIT_SECONDS = 60.0
+LOOK_SECONDS = 0.2
+
+_log = logging.getLogger("headrace.app")
+
+
+class App:
+    """Handlers of topics of one Kafka, and the store that keeps their promises.
+
+    `bootstrap` is HOST:PORT[,HOST:PORT]; `store` is a URL (`sqlite:///shop.db`,
+    `postgresql+psycopg://...`) or an open Store; `settings` are client settings by Kafka's names;
+    `large` says how messages are sent that are too large for a record (False: not at all).
+    """
+
+    def __init__(
+        self,
+        bootstrap: str,
+        store: str | Store | None = None,
+        *,
+        settings: Mapping[str, Any] | None = None,
+        clock: Clock | None = None,
+        inbox: InboxPort | None = None,
+        large: Large | bool = True,
+    ) -> None:
+        self.bootstrap = bootstrap
+        self.store_url = store
+        self.settings = dict(settings or {})
+        self.clock = clock
+        self.inbox = inbox
+        self.large = (Large() if large else None) if isinstance(large, bool) else large
+        self.handlers: dict[str, HandlerSpec] = {}
+        self.tables: dict[str, Table] = {}
+        self.half_checkers: dict[str, Checker] = {}
+        self.error: BaseException | None = None
+        self._alarm_callbacks: list[Callable[[Alarm], None]] = []
+        self._parts: Parts | None = None
+        self._runners: list[Runner] = []
+        self._jobs: Jobs | None = None
+        self._stopped = threading.Event()
+        self._is_asked = False
+
+    def handler(self, *topics: str, **options: Any) -> Callable[[Function], Function]:
+        """Make a function the handler of topics; the options are those of `make_spec`."""
+
+        def register(function: Function) -> Function:
+            spec = make_spec(function, topics, **options)
+            if spec.name in self.handlers:
+                raise HandlerError(
+                    f"two handlers are called {spec.name!r}", 'give one of them name="..."'
+                )
+            self.handlers[spec.name] = spec
+            return function
+
+        return register
+
+    def table(self, topic: str, **options: Any) -> Table:
+        """A dictionary of a compacted topic's current state; live once the app runs."""
+        from headrace.handlers.tables import Table
+
+        table = self.tables[topic] = Table(topic, **options)
+        return table
+
+    def half(self, topic: str, value: object, **options: Any) -> Half:
+        """A message that is delivered if the block around the local transaction ends well.
+
+        For `with` and `async with`; the options are those of `open_half`.
+        """
+        from headrace.handlers.half.opening import open_half
+
+        return open_half(self, topic, value, **options)
+
+    def half_checker(self, group: str) -> Callable[[Function], Function]:
+        """Make a function tell what became of local transactions of a producer group.
+
+        It gets the payload, the Message, or both, and returns True (it has happened), False (it
+        never will) or None (not known yet). Any running app with this checker may be asked.
+        """
+        from headrace.handlers.half.checkers import register
+
+        return register(self, group)
+
+    def half_store_checker(self, group: str) -> None:
+        """Check a producer group by the app's store, for halves that `join` its transactions."""
+        from headrace.handlers.half.joining import register
+
+        register(self, group)
+
+    def on_alarm(self, callback: Callable[[Alarm], None]) -> Callable[[Alarm], None]:
+        """Call a function for every alarm; also as a decorator."""
+        self._alarm_callbacks.append(callback)
+        if self._parts is not None:
+            self._parts.alarms.add(callback)
+        return callback
+
+    def send(
+        self,
+        topic: str,
+        value: object,
+        *,
+        key: bytes | str | None = None,
+        headers: Mapping[str, bytes | str] | None = None,
+        after: After | None = None,
+        at: At | None = None,
+    ) -> Sent:
+        """Send a message at once, outside any transaction; wait on the result to be sure.
+
+        TopicSwitchedOff if an operator has turned the topic off; a limit is waited for. A value
+        that is a binary file or an iterator of bytes is read, and never whole in memory. `after`
+        ("15m", a timedelta) and `at` (a time with its zone) have it delivered later.
+        """
+        parts = self.parts
+        parts.switches.wait(topic, 1, LIMIT_WAIT_SECONDS)
+        after, at = by_clock(parts.clock, after, at)
+        return parts.producer.send(
+            topic, to_send(value), key=encode(key), headers=headers, after=after, at=at
+        )
+
+    def cancel_delayed(self, id: str) -> Sent:
+        """Cancel a delayed message by its `headrace-id`; without effect once it is delivered."""
+        return self.parts.producer.cancel_delayed(id)
+
+    @property
+    def parts(self) -> Parts:
+        """What the handlers share; made on first use and by `start`."""
+        if self._parts is None:
+            self._parts = self._make_parts()
+        return self._parts
+
+    @property
+    def runners(self) -> list[Runner]:
+        """The runners of the handlers while the app runs."""
+        return list(self._runners)
+
+    def start(self) -> Self:
+        """Make missing tables, then start every handler and job; returns at once."""
+        from headrace.handlers.runner import Runner
+
+        if self._runners:
+            raise RuntimeError("the app is already running")
+        self._stopped.clear()
+        self._is_asked = False
+        self.error = None
+        parts = self.parts
+        try:
+            if parts.store is not None:
+                parts.store.create()
+            for table in self.tables.values():
+                table.start(parts)
+            if self.half_checkers:
+                parts.halves.make_check_topics(self.half_checkers)
+            self._runners = [Runner(spec, parts) for spec in self.handlers.values()]
+            self._jobs = Jobs(parts, self._runners)
+            self._jobs.start()
+            for runner in self._runners:
+                runner.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def stop(self) -> None:
+        """Let what runs finish, commit, leave the groups and close everything."""
+        self._stopped.set()
+        for runner in self._runners:
+            runner.stop()
+        for runner in self._runners:
+            runner.join()
+        self._runners = []
+        if self._jobs is not None:
+            self._jobs.stop()
+            self._jobs = None
+        for table in self.tables.values():
+            table.close()
+        if self._parts is not None:
+            self._parts.close()
+            self._parts = None
+
+    def run(self) -> None:
+        """Start and work until `stop` is asked for from a signal or another thread.
+
+        Raises the error of a handler that cannot go on.
+        """
+        self.start()
+        try:
+            while not self._stopped.wait(LOOK_SECONDS) and not self._is_asked:
+                pass
+        finally:
+            self.stop()
+        if self.error is not None:
+            raise self.error
+
+    def request_stop(self) -> None:
+        """Make `run` end; may be called from a signal handler."""
+        # A signal may come while this very thread holds the event's lock.
+        self._is_asked = True
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        self.stop()
+        if error is None and self.error is not None:
+            raise self.error
+
+    def _make_parts(self) -> Parts:
+        store: Any = self.store_url
+        if isinstance(store, str):
+            from headrace.store import open_store
+
+            store = open_store(store, **({"clock": self.clock} if self.clock else {}))
+        parts = Parts(
+            bootstrap=self.bootstrap,
+            given=self.settings,
+            store=store,
+            large=self.large,
+            own_inbox=self.inbox,
+            on_fatal=self._on_fatal,
+        )
+        parts.confirm = lambda group, messages: Confirmer(parts.producer).confirm(group, messages)
+        if self.clock is not None:
+            parts.clock = self.clock
+        for callback in self._alarm_callbacks:
+            parts.alarms.add(callback)
+        return parts
+
+    def _on_fatal(self, error: BaseException) -> None:
+        """A handler cannot go on, so the app ends: a half that works hides a half that does not."""
+        _log.error("the app stops: %s", error, exc_info=error)
+        self.error = self.error or error
+        self._stopped.set()

@@ -1,0 +1,114 @@
+"""What runs beside the handlers: retries, the outbox relay and the cleaning of the inbox."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from headrace.handlers.context import Parts
+    from headrace.handlers.runner import Runner
+    from headrace.store import Store
+
+CLEAN_EVERY_MS = 60_000
+COLLECT_EVERY_MS = 3_600_000
+DAY_MS = 86_400_000
+CONFIRM_LOOK_SECONDS = 1.0
+JOIN_SECONDS = 10.0
+
+_log = logging.getLogger("headrace.app")
+
+
+class Jobs:
+    """Threads that work the store's tables; nothing at all without a store."""
+
+    def __init__(self, parts: Parts, runners: Sequence[Runner]) -> None:
+        self._parts = parts
+        self._runners = runners
+        self._stop = threading.Event()
+        self._stops: list[Callable[[], None]] = [self._stop.set]
+        self._threads: list[threading.Thread] = []
+
+    def start(self) -> None:
+        """Start the jobs."""
+        store = self._parts.store
+        if self._parts.large is not None:
+            self._begin("large-garbage", self._collect)
+        if store is None:
+            return
+        for runner in self._runners:
+            self._retry(store, runner)
+        self._relay(store)
+        self._begin("outbox-confirmations", lambda: self._confirmations(store))
+        self._begin("inbox-cleaning", lambda: self._clean(store))
+
+    def stop(self) -> None:
+        """End the jobs; each finishes the step it is in."""
+        for stop in self._stops:
+            stop()
+        for thread in self._threads:
+            thread.join(JOIN_SECONDS)
+
+    def _retry(self, store: Store, runner: Runner) -> None:
+        from headrace.handlers.retries import RetryJob
+
+        job = RetryJob(
+            runner.spec.name, store, runner.failures, self._parts.clock, runner.execute_one
+        )
+        self._stops.append(job.stop)
+        self._begin(f"{runner.spec.name}-retry", job.run)
+
+    def _relay(self, store: Store) -> None:
+        from headrace.outbox.relay import Relay
+
+        parts = self._parts
+        relay = Relay(store, parts.producer, switches=parts, clock=parts.clock, alarms=parts.alarms)
+        self._begin("outbox-relay", lambda: relay.run(self._stop))
+
+    def _confirmations(self, store: Store) -> None:
+        """Read confirmations from the moment that anything waits for one."""
+        from headrace.outbox.confirmations import ConfirmationReader
+        from headrace.store.errors import StoreError
+
+        parts = self._parts
+        while not self._stop.wait(CONFIRM_LOOK_SECONDS):
+            try:
+                waits = store.outbox.next_due_ms() is not None
+            except StoreError:
+                continue
+            if waits:
+                settings = {"bootstrap.servers": parts.bootstrap, **parts.settings}
+                ConfirmationReader(store, settings).run(self._stop)
+
+    def _clean(self, store: Store) -> None:
+        from headrace.store.errors import StoreError
+        from headrace.store.inbox import KEEP_MS
+
+        clock = self._parts.clock
+        # A minute of real time is often enough, however fast a virtual clock runs.
+        while not clock.wait(self._stop, DAY_MS, poll_ms=CLEAN_EVERY_MS):
+            try:
+                while store.inbox.clean(clock.now_ms() - KEEP_MS) and not self._stop.is_set():
+                    pass
+            except StoreError as problem:
+                _log.warning("the inbox was not cleaned: %s", problem)
+
+    def _collect(self) -> None:
+        from headrace.handlers.large_collecting import Collecting
+
+        collecting = Collecting(self._parts)
+        clock = self._parts.clock
+        while True:
+            try:
+                collecting.collect()
+            except Exception as problem:
+                _log.warning("bodies of large messages were not collected: %s", problem)
+            if clock.wait(self._stop, DAY_MS, poll_ms=COLLECT_EVERY_MS):
+                return
+
+    def _begin(self, name: str, work: Callable[[], object]) -> None:
+        thread = threading.Thread(target=work, name=name, daemon=True)
+        self._threads.append(thread)
+        thread.start()

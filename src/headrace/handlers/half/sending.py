@@ -1,0 +1,108 @@
+"""Sending to `headrace.half`: prepare, commit and roll back, as headers."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from confluent_kafka import KafkaException
+
+from headrace.client.delayed import TARGET_HEADER
+from headrace.client.making_topics import (
+    NeededTopic,
+    admin_client,
+    commands_topic,
+    make_topics,
+)
+from headrace.client.message import ID_HEADER
+from headrace.ledger.half.headers import (
+    CHECK_AFTER_HEADER,
+    GROUP_HEADER,
+    HALF_HEADER,
+    TOPIC,
+    check_topic,
+)
+from headrace.ledger.half.states import Event
+from headrace.ledger.records import partition_of
+
+if TYPE_CHECKING:
+    from headrace.client.sent import Sent
+    from headrace.handlers.context import Parts
+    from headrace.ledger.half.bodies import Prepared
+
+# An operator's limit on the target is waited for as long as a producer waits for room.
+LIMIT_WAIT_SECONDS = 60.0
+MAKE_SECONDS = 5.0
+
+_log = logging.getLogger("headrace.half")
+
+
+class HalfSender:
+    """Writes commands for the half service; makes its topic if nobody has yet."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._making = threading.Lock()
+        self._is_made = False
+
+    def prepare(self, id: str, prepared: Prepared, check_after_ms: int | None) -> Sent:
+        """Send a message that waits for its decision; TopicSwitchedOff if its target is."""
+        self._parts.switches.wait(prepared.target, 1, LIMIT_WAIT_SECONDS)
+        headers = [
+            *prepared.headers,
+            (HALF_HEADER, Event.PREPARE.encode()),
+            (ID_HEADER, id.encode()),
+            (TARGET_HEADER, prepared.target.encode()),
+            (GROUP_HEADER, prepared.group.encode()),
+        ]
+        if check_after_ms is not None:
+            headers.append((CHECK_AFTER_HEADER, f"{check_after_ms}ms".encode()))
+        if prepared.delay is not None:
+            name, when = prepared.delay
+            headers.append((name, when.encode()))
+        return self._send(id, prepared.key, prepared.value, headers)
+
+    def decide(self, id: str, *, is_commit: bool) -> Sent:
+        """Send the decision on an id."""
+        event = Event.COMMIT if is_commit else Event.ROLLBACK
+        headers = [(HALF_HEADER, event.encode()), (ID_HEADER, id.encode())]
+        return self._send(id, None, None, headers)
+
+    def make_check_topics(self, groups: Iterable[str]) -> None:
+        """Make the topics in which producer groups are asked; does not wait long for brokers.
+
+        Whoever subscribes to a topic that is not there notices it only minutes later.
+        """
+        needed = [check_topic(group) for group in groups]
+        making = threading.Thread(target=self._try_to_make, args=(needed,), daemon=True)
+        making.start()
+        making.join(MAKE_SECONDS)
+
+    def _try_to_make(self, needed: Sequence[NeededTopic]) -> None:
+        try:
+            self._make(needed)
+        except KafkaException as problem:
+            # The service makes them when it asks.
+            _log.warning("the topics of checks are not made now: %s", problem.args[0])
+
+    def _send(
+        self,
+        id: str,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Sequence[tuple[str, bytes | None]],
+    ) -> Sent:
+        producer = self._parts.producer
+        with self._making:
+            if not self._is_made:
+                self._make([commands_topic(TOPIC).unless_there])
+                self._is_made = True
+        # The commands of an id keep their order on one partition.
+        partition = partition_of(id, producer.partitions(TOPIC))
+        return producer.send(TOPIC, value, key=key, headers=headers, partition=partition)
+
+    def _make(self, needed: Sequence[NeededTopic]) -> None:
+        settings = {"bootstrap.servers": self._parts.bootstrap, **self._parts.settings}
+        make_topics(admin_client(settings), needed)

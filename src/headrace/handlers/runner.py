@@ -1,0 +1,96 @@
+"""The runner: one thread per handler that keeps it going until it is stopped."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from headrace.errors import Away
+from headrace.handlers.engine import is_outage
+from headrace.handlers.execution import Also, Execution
+from headrace.handlers.failures import Failures
+from headrace.handlers.session import Session
+
+if TYPE_CHECKING:
+    from headrace.client.message import Message
+    from headrace.handlers.context import Parts
+    from headrace.handlers.engine import Engine
+    from headrace.handlers.spec import HandlerSpec
+
+# After an error of the brokers a new consumer is made, not sooner than this.
+RESTART_SECONDS = 1.0
+
+
+class Runner:
+    """Runs one handler until it is stopped; a failing consumer is made anew."""
+
+    def __init__(self, spec: HandlerSpec, parts: Parts) -> None:
+        self.spec = spec
+        self.failures = Failures(
+            spec, parts.store, parts.producer, parts.clock, parts.alarms, keeping=parts.keeping
+        )
+        self.execution = Execution(spec, parts)
+        self.ready = threading.Event()
+        self._parts = parts
+        self._stop = threading.Event()
+        self._session: Session | None = None
+        self._thread = threading.Thread(target=self._run, name=f"{spec.name}-runner", daemon=True)
+
+    def start(self) -> None:
+        """Begin to poll in a thread of its own."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ask it to end: what runs may finish within the handler's bound, then it commits."""
+        self._stop.set()
+
+    def join(self) -> None:
+        """Wait for the end."""
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    @property
+    def engine(self) -> Engine | None:
+        """The engine of the present session, for tests and metrics."""
+        return None if self._session is None else self._session.engine
+
+    def positions(self) -> dict[tuple[str, int], int]:
+        """The next offset of each assigned partition, -1 before the first record."""
+        tracks = {} if self._session is None else dict(self._session.assignment.tracks)
+        return {place: track.progress.next_offset for place, track in tracks.items()}
+
+    @property
+    def partitions(self) -> int:
+        """How many partitions it has now."""
+        return 0 if self._session is None else len(self._session.assignment.tracks)
+
+    def execute_one(self, message: Message, also: Also) -> None:
+        """Run a message that comes from the retry table; see Execution."""
+        session = self._session
+        message = self._parts.keeping.open(message)
+        if self.spec.once == "transaction":
+            if session is None or session.transactions is None:
+                raise Away(f"{self.spec.name} has no producer yet")
+            session.transactions.run([message], {})
+            with self._parts.need_store("a retry").begin() as tx:
+                also(tx)
+        else:
+            self.execution.execute_one(message, also)
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            try:
+                self._session = Session(
+                    self.execution, self.failures, self._parts, self._stop, self.ready
+                )
+                self._session.run()
+            except BaseException as error:
+                # What was not committed comes again when the brokers and the store are back.
+                if not is_outage(error):
+                    self._parts.on_fatal(error)
+                    return
+                name = self.spec.name
+                self._parts.alarms.ring(
+                    "consumer-restarts", f"{name} starts again: {error}", handler=name
+                )
+                self._stop.wait(RESTART_SECONDS)

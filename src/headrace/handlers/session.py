@@ -1,0 +1,294 @@
+"""A session: one consumer's life, with the polling, the pressure and the commits in it."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Protocol
+
+from headrace.handlers.assignment import Assignment
+from headrace.handlers.async_workers import AsyncWorkers
+from headrace.handlers.engine import Engine
+from headrace.handlers.large_incoming import Incoming
+from headrace.handlers.outputs import KafkaTransactions
+from headrace.handlers.pressure import Gate, Limits, Load, Plan
+from headrace.handlers.spilling import Spilling
+from headrace.handlers.workers import Workers
+
+if TYPE_CHECKING:
+    from headrace.client.consumer import Consumer
+    from headrace.handlers.context import Parts
+    from headrace.handlers.execution import Execution
+    from headrace.handlers.failures import Failures
+    from headrace.handlers.lanes import Record, Track
+    from headrace.handlers.spec import HandlerSpec
+
+POLL_RECORDS = 500
+POLL_MS = 100.0
+COMMIT_INTERVAL_SECONDS = 0.5
+# How often a full buffer is looked at.
+FULL_SECONDS = 0.005
+# How often a worker is called for what is to be done before its partition goes.
+DRAIN_LOOK_MS = 20.0
+# A partition rests when this many of its messages lie behind an unfinished one: that is how many
+# are repeated after a crash, and what the gap tracker has to remember.
+GAP_MESSAGES_MAX = 100_000
+# What the client fetches ahead is memory too.
+# It must look often whether there is room again: by default it rests for a second.
+FETCH_AHEAD = {
+    "queued.min.messages": 10_000,
+    "queued.max.messages.kbytes": 16_384,
+    "fetch.queue.backoff.ms": 10,
+}
+FETCH_DIRECT = {
+    "queued.min.messages": 1,
+    "queued.max.messages.kbytes": 1_024,
+    "fetch.queue.backoff.ms": 10,
+}
+DIRECT_GRACE_MS = 1_000
+# SQLite has one writer: a second thread prepares its messages while the first commits.
+SQLITE_WRITERS = 2
+
+_log = logging.getLogger("headrace.handlers")
+
+
+class Crew(Protocol):
+    """Those who do the work."""
+
+    def start(self) -> None: ...
+
+    def call(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+class Session:
+    """One consumer's life: join, poll, run, commit, leave."""
+
+    def __init__(
+        self,
+        execution: Execution,
+        failures: Failures,
+        parts: Parts,
+        stop: threading.Event,
+        ready: threading.Event,
+    ) -> None:
+        spec = execution.spec
+        self._spec = spec
+        self._stop = stop
+        self._ready = ready
+        self.consumer = make_consumer(spec, parts)
+        self.transactions: KafkaTransactions | None = None
+        if spec.once == "transaction":
+            self.transactions = KafkaTransactions(execution, parts)
+        run = self.transactions.run if self.transactions else None
+        self.engine = Engine(execution, failures, parts, run)
+        self.crew = make_crew(spec, self.engine, parts)
+        self.assignment = Assignment(self.engine, self.consumer, parts, self._stop)
+        self.spilling = Spilling(self.engine, parts) if spec.pressure == "spill" else None
+        self.large: Incoming | None = None
+        if parts.large is not None:
+            self.large = Incoming(parts, spec.settings, self.assignment.tracks)
+        direct = spec.pressure == "direct"
+        limits = Limits(spec.buffer_messages, spec.buffer_bytes, spec.slow_start_ms)
+        if direct:
+            limits = Limits(spec.most, spec.buffer_bytes, spec.slow_start_ms, DIRECT_GRACE_MS)
+        self._gate = Gate(limits, strict=direct)
+        self._stuck: set[tuple[str, int]] = set()
+        self._started = monotonic()
+        self._commit_at = self._started + COMMIT_INTERVAL_SECONDS
+
+    def run(self) -> None:
+        """Work until the runner is stopped or the brokers fail; leaves the group in order."""
+        try:
+            self.consumer.subscribe(
+                list(self._spec.topics),
+                on_assign=self._assigned,
+                on_revoke=self._revoked,
+                on_lost=self._lost,
+            )
+            self.crew.start()
+            if self.spilling is not None:
+                self.spilling.start()
+            while not self._stop.is_set():
+                self._turn()
+        finally:
+            self._end()
+
+    def _turn(self) -> None:
+        due_ms = self.engine.wake()
+        self.crew.call()
+        plan = self._plan()
+        if self.spilling is None:
+            if plan.pause:
+                self.consumer.pause(list(plan.pause))
+            if plan.resume:
+                self.consumer.resume(list(plan.resume))
+        if plan.room or self.spilling is not None:
+            waits = [POLL_MS, due_ms, self.engine.linger_left_ms()]
+            timeout_ms = min(wait for wait in waits if wait is not None)
+            self._poll(min(plan.room or POLL_RECORDS, POLL_RECORDS), max(timeout_ms, 0.0), plan)
+        elif self._spec.pressure == "caller_runs":
+            self._run_here()
+        elif self._spec.pressure == "direct":
+            self.engine.wait_settled(POLL_MS)
+            if plan.all_rest:
+                # Who does not poll for max.poll.interval.ms is put out of the group.
+                self._poll(1, 0.0, plan)
+        else:
+            # To be woken by each message that is done would cost more than it brings.
+            self._stop.wait(FULL_SECONDS)
+        now = monotonic()
+        if now >= self._commit_at:
+            self._commit_at = now + COMMIT_INTERVAL_SECONDS
+            if self.large is not None:
+                self.large.expire()
+            self.assignment.commit()
+            self._note_generation()
+            self._stuck = self.assignment.stuck(GAP_MESSAGES_MAX)
+
+    def _poll(self, records_max: int, timeout_ms: float, plan: Plan) -> None:
+        records = self.consumer.poll_batch(records_max, timeout_ms / 1000)
+        if records:
+            self._take(records, plan)
+
+    def _take(self, records: list[Record], plan: Plan) -> None:
+        by_track = self.assignment.sort(records)
+        for track, found in list(by_track.items()):
+            if not track.progress.next_offset <= found[0].offset() <= found[-1].offset():
+                self._begin_anew(by_track, track)
+        if self.large is not None and self.large.any_among(records):
+            self.large.admit(by_track)
+        self._note_generation()
+        if self._spec.delivery == "at_most_once":
+            self.assignment.commit_first(by_track)
+        if self.spilling is not None and plan.over:
+            self._spill(self.spilling, by_track, plan)
+        self.engine.add(by_track)
+        if self.large is not None:
+            self.large.queued()
+        self.crew.call()
+
+    def _begin_anew(self, by_track: dict[Track, list[Record]], track: Track) -> None:
+        """Go on with a partition whose offsets went back, after what was read of it before."""
+        records = by_track.pop(track)
+        last, turn = track.progress.next_offset - 1, 0
+        while turn < len(records) and records[turn].offset() > last:
+            last = records[turn].offset()
+            turn += 1
+        if turn:
+            before = {track: records[:turn]}
+            if self.large is not None:
+                self.large.admit(before)
+            self.engine.add(before)
+        if self.large is not None:
+            self.large.forget([(track.topic, track.partition)])
+        self._drain([track], monotonic() + self._spec.drain_ms / 1000)
+        by_track[self.assignment.begin_anew(track)] = records[turn:]
+
+    def _drain(self, tracks: list[Track], until: float) -> None:
+        """Let the workers do what is queued of these partitions, until a time."""
+        while any(track.messages for track in tracks) and monotonic() < until:
+            self.engine.wake()
+            self.crew.call()
+            self.engine.wait_settled(DRAIN_LOOK_MS)
+
+    def _note_generation(self) -> None:
+        if self.transactions is not None:
+            self.transactions.generation = self.consumer.group_metadata()
+
+    def _spill(self, spilling: Spilling, by_track: dict[Track, list[Record]], plan: Plan) -> None:
+        for track in [track for track in by_track if (track.topic, track.partition) in plan.over]:
+            records = by_track.pop(track)
+            self.assignment.ask(lambda: spilling.put(records))  # noqa: B023
+            with self.engine.lock:
+                for record in records:
+                    track.progress.finish(track.progress.arrive(record.offset()))
+
+    def _plan(self) -> Plan:
+        lanes = self.engine.lanes
+        elapsed_ms = int((monotonic() - self._started) * 1000)
+        if not self._stuck and self._gate.is_calm(lanes.messages, lanes.bytes, elapsed_ms):
+            return self._gate.open_plan
+        loads = {
+            place: Load(track.messages, track.bytes)
+            for place, track in self.assignment.tracks.items()
+        }
+        return self._gate.plan(loads, elapsed_ms, int(monotonic() * 1000), self._stuck)
+
+    def _run_here(self) -> None:
+        """Work a chunk in this thread: polling slows down to the pace of the work."""
+        assert isinstance(self.crew, Workers)
+        with self.engine.lock:
+            chunk = self.engine.turn([], 0, 0)
+        if not chunk:
+            self.engine.wait_settled(self._gate.limits.grace_ms)
+            return
+        done, due_ms = self.crew.run(chunk)
+        self.engine.settle(chunk, done, due_ms)
+
+    def _assigned(self, partitions: list[Any]) -> list[Any]:
+        given = self.assignment.given(partitions)
+        self._ready.set()
+        return given
+
+    def _revoked(self, partitions: list[Any]) -> None:
+        until = monotonic() + self._spec.drain_ms / 1000
+        if self._spec.delivery == "at_most_once":
+            # It is committed, so nobody else runs it; what is left at the end is lost.
+            self._drain(self.assignment.of(partitions), until)
+        self.assignment.taken(partitions, max(0, int((until - monotonic()) * 1000)))
+        self._forget(partitions)
+
+    def _lost(self, partitions: list[Any]) -> None:
+        self.assignment.lost(partitions)
+        self._forget(partitions)
+
+    def _forget(self, partitions: list[Any]) -> None:
+        places = [(gone.topic, gone.partition) for gone in partitions]
+        self._gate.forget(places)
+        if self.large is not None:
+            self.large.forget(places)
+
+    def _end(self) -> None:
+        # Closing the consumer takes its partitions away, which lets what runs end, and commits.
+        ending: list[Callable[[], object]] = [self.consumer.close, self.crew.stop]
+        if self.spilling is not None:
+            ending.insert(0, self.spilling.stop)
+        if self.transactions is not None:
+            ending.append(self.transactions.close)
+        for step in ending:
+            try:
+                step()
+            except Exception:
+                _log.exception("%s: a step of stopping failed", self._spec.name)
+
+
+def make_consumer(spec: HandlerSpec, parts: Parts) -> Consumer:
+    """The consumer of a handler: it reads a new group's topics from their beginning."""
+    from headrace.client.consumer import Consumer
+
+    return Consumer(
+        {
+            "auto.offset.reset": "earliest",
+            **(FETCH_DIRECT if spec.pressure == "direct" else FETCH_AHEAD),
+            **parts.client_settings("consumer"),
+            **spec.settings,
+            "enable.auto.commit": False,
+        },
+        group=spec.group,
+        start=spec.start,
+    )
+
+
+def make_crew(spec: HandlerSpec, engine: Engine, parts: Parts) -> Crew:
+    """Threads, or tasks for async handlers; a handler with a transaction is run by threads."""
+    in_threads = spec.wants_tx or spec.batch or spec.once == "transaction"
+    if spec.is_async and not in_threads:
+        return AsyncWorkers(engine, parts.loop, spec.most)
+    least, most = spec.least, spec.most
+    if spec.wants_tx and parts.store is not None and parts.store.kind == "sqlite":
+        least, most = min(least, SQLITE_WRITERS), min(most, SQLITE_WRITERS)
+    return Workers(engine, least, most)

@@ -1,0 +1,108 @@
+"""Spilling: messages that find no room go to the store, and come back when there is some."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+import uuid
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from headrace.client.message import Message
+from headrace.handlers.engine import Engine, is_away
+from headrace.handlers.execution import Execution
+
+if TYPE_CHECKING:
+    from headrace.handlers.context import Parts
+    from headrace.handlers.lanes import Record
+
+TAKEN_MAX = 100
+# How late it may notice that another process has left something in the spill.
+POLL_MS = 1_000
+
+_log = logging.getLogger("headrace.handlers")
+
+
+class Spilling:
+    """The spill of one handler: filled by its runner, emptied by a thread of its own."""
+
+    def __init__(self, engine: Engine, parts: Parts) -> None:
+        self._engine = engine
+        self._name = engine.spec.name
+        self._store = parts.need_store(f"pressure='spill' of handler {self._name}")
+        self._execution: Execution = engine.execution
+        self._alarms = parts.alarms
+        self._keeping = parts.keeping
+        self._owner = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        self._wake = threading.Event()
+        self._stop = threading.Event()
+        self._is_spilling = False
+        self._thread = threading.Thread(target=self._work, name=f"{self._name}-spill", daemon=True)
+
+    def start(self) -> None:
+        """Begin to bring back what is in the spill."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End after the message at hand; the others are given back."""
+        self._stop.set()
+        self._wake.set()
+        self._thread.join()
+
+    def put(self, records: Sequence[Record]) -> None:
+        """Keep records in the store; durable when it returns, so they count as done."""
+        messages = [self._keeping.keep(Message.from_record(record)) for record in records]
+        with self._store.begin() as tx:
+            self._store.spill.put(tx, self._name, messages)
+        if not self._is_spilling:
+            self._is_spilling = True
+            self._alarms.ring(
+                "spill",
+                f"{self._name} cannot keep up: messages go to the store until it can",
+                handler=self._name,
+                messages=len(messages),
+            )
+        self._wake.set()
+
+    def _work(self) -> None:
+        while not self._stop.is_set():
+            self._wake.clear()
+            try:
+                brought = self._bring_back()
+            except Exception as trouble:
+                # Leases run out by themselves, so nothing is forgotten.
+                _log.warning("the spill of %s pauses: %s", self._name, trouble)
+                brought = 0
+            if not brought:
+                self._wake.wait(POLL_MS / 1000)
+
+    def _bring_back(self) -> int:
+        lanes = self._engine.lanes
+        if lanes.messages > self._engine.spec.buffer_messages // 2:
+            return 0
+        limit = min(TAKEN_MAX, self._engine.pace.chunk)
+        taken = self._store.spill.take(self._name, limit, owner=self._owner)
+        if not taken:
+            self._is_spilling = False
+        for index, (seq, message) in enumerate(taken):
+            if self._stop.is_set():
+                self._store.spill.release([spilled.seq for spilled in taken[index:]])
+                break
+            self._run(seq, self._keeping.open(message))
+        return len(taken)
+
+    def _run(self, seq: int, message: Message) -> None:
+        try:
+            self._execution.execute_one(
+                self._execution.spec.identify(message),
+                lambda tx: self._store.spill.done(tx, [seq]),
+            )
+        except BaseException as error:
+            # A handler that calls sys.exit() ends neither this thread nor the process.
+            if is_away(error):
+                raise
+            self._engine.failures.give_up(message, error, 1)
+            with self._store.begin() as tx:
+                self._store.spill.done(tx, [seq])

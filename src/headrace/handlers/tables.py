@@ -1,0 +1,138 @@
+"""Tables: the current state of a compacted topic as a dictionary in memory."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import ItemsView, Iterator, Mapping, ValuesView
+from typing import TYPE_CHECKING, Any
+
+from headrace.client.payloads import decoder
+from headrace.errors import Away, HandlerError, UndecodablePayload
+from headrace.handlers.large_values import LargeValues
+
+if TYPE_CHECKING:
+    from headrace.client.compacted import CompactedReader
+    from headrace.handlers.context import Parts
+    from headrace.telemetry.alarms import Alarms
+
+# A reader waits so long for the table to be whole; then it is told to come back later.
+READY_SECONDS = 60.0
+
+
+class TableNotReady(Away):
+    """The table has not yet read its topic to the end; what needs it is tried again."""
+
+
+class Table(Mapping[Any, Any]):
+    """What every key of a compacted topic says now; read only, safe from many threads.
+
+    It is read from offset zero when the app starts, then follows the topic; a record without a
+    value deletes its key. Who looks before it has caught up waits until it has. `key` and `value`
+    are what the bytes are decoded to: str, bytes, a msgspec Struct, a dataclass, a pydantic model.
+    A record that cannot be decoded rings an alarm and leaves its key as it was.
+    """
+
+    def __init__(
+        self, topic: str, *, key: Any = str, value: Any = bytes, ready_s: float = READY_SECONDS
+    ) -> None:
+        self.topic = topic
+        self._decode_key = decoder(key)
+        self._decode_value = decoder(value)
+        self._ready_s = ready_s
+        self._rows: dict[Any, Any] = {}
+        # How many records were read so far.
+        self.records = 0
+        self._reader: CompactedReader | None = None
+        self._alarms: Alarms | None = None
+        self._closing = threading.Event()
+
+    def start(self, parts: Parts) -> None:
+        """Begin to read; returns at once."""
+        from headrace.client.compacted import CompactedReader
+
+        self._rows = {}
+        self.records = 0
+        self._alarms = parts.alarms
+        self._closing.clear()
+        value_of = None
+        if parts.large is not None:
+            value_of = LargeValues(parts, self._closing)
+        self._reader = CompactedReader(
+            parts.bootstrap,
+            self.topic,
+            self._on_record,
+            settings=parts.settings,
+            value_of=value_of,
+        )
+
+    def close(self) -> None:
+        """Stop following the topic; what was read stays."""
+        self._closing.set()
+        if self._reader is not None:
+            self._reader.close()
+
+    @property
+    def ready(self) -> bool:
+        """Whether all that was in the topic at the start has been read."""
+        return self._reader is not None and self._reader.caught_up.is_set()
+
+    def wait_ready(self, timeout_s: float) -> bool:
+        """Wait until it is; False after the timeout."""
+        return self._reader is not None and self._reader.caught_up.wait(timeout_s)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._whole()[key]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.snapshot())
+
+    def __len__(self) -> int:
+        return len(self._whole())
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._whole()
+
+    def items(self) -> ItemsView[Any, Any]:
+        """Keys and values as they are now."""
+        return self.snapshot().items()
+
+    def values(self) -> ValuesView[Any]:
+        """The values as they are now."""
+        return self.snapshot().values()
+
+    def snapshot(self) -> dict[Any, Any]:
+        """A copy, for a look around while the topic goes on."""
+        return self._whole().copy()
+
+    def __repr__(self) -> str:
+        return f"<Table {self.topic} {len(self._rows)} keys{'' if self.ready else ', not ready'}>"
+
+    def _whole(self) -> dict[Any, Any]:
+        reader = self._reader
+        if reader is None:
+            raise HandlerError(
+                f"the table of {self.topic} is not read yet", "it is live while its app runs"
+            )
+        if not reader.caught_up.is_set() and not reader.caught_up.wait(self._ready_s):
+            raise TableNotReady(
+                f"the table of {self.topic} has not caught up within {self._ready_s:g} s; "
+                "are the brokers reachable?"
+            )
+        return self._rows
+
+    def _on_record(self, key: bytes, value: bytes | None) -> None:
+        try:
+            name = self._decode_key(key)
+            if value is None:
+                self._rows.pop(name, None)
+            else:
+                self._rows[name] = self._decode_value(value)
+        except UndecodablePayload as problem:
+            assert self._alarms is not None
+            self._alarms.ring(
+                "table-record-refused",
+                f"a record of {self.topic} with key {key[:60]!r} is passed over: {problem}",
+                topic=self.topic,
+                key=key,
+            )
+        self.records += 1

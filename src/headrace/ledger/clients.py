@@ -1,0 +1,119 @@
+"""The Kafka clients of a ledger: what its consumers and producers are told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+
+from headrace.client.settings import Kind, translate
+from headrace.client.settings_of_kind import settings_of
+from headrace.ledger.topics import DEAD_BYTES_MAX
+
+# How soon a dead instance's partitions go to another, and how long a living one may be silent.
+SESSION_MS = 10_000
+SILENCE_MS = 60_000
+# How soon it looks for partitions that were not there before.
+LOOK_MS = 10_000
+# What a dead instance left open is ended by its successor, or by the broker after this.
+TRANSACTION_MS = 20_000
+# A record that a topic does not take holds its transaction for so long, and no longer: well below
+# the time after which the broker ends the transaction, which nobody could go on from.
+MESSAGE_MS = 5_000
+OPERATION_SECONDS = 20.0
+
+
+def consumer(settings: Mapping[str, Any], group: str) -> Consumer:
+    """A member of a group that reads what is committed."""
+    usual = {
+        "session.timeout.ms": SESSION_MS,
+        "max.poll.interval.ms": SILENCE_MS,
+        # Who leads a group while brokers come back may see a topic without partitions, and share
+        # out nothing: it looks again this soon, not after five minutes.
+        "topic.metadata.refresh.interval.ms": LOOK_MS,
+        # What is fetched ahead is memory.
+        "queued.max.messages.kbytes": 16_384,
+        "queued.min.messages": 20_000,
+        "fetch.queue.backoff.ms": 10,
+    }
+    own = {
+        "group.id": group,
+        "isolation.level": "read_committed",
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "auto.offset.reset": "earliest",
+        "enable.partition.eof": True,
+        "partition.assignment.strategy": "cooperative-sticky",
+        "allow.auto.create.topics": False,
+    }
+    return Consumer({**usual, **_of_kind(settings, "consumer"), **own})
+
+
+def producer(settings: Mapping[str, Any], transactional_id: str) -> Producer:
+    """A producer of transactions; whoever had its id before is fenced when this returns."""
+    own = {
+        "transactional.id": transactional_id,
+        "acks": "all",
+        "enable.idempotence": True,
+        # One transaction has many records, and its commit does not wait for more.
+        "linger.ms": 5,
+        "message.max.bytes": DEAD_BYTES_MAX,
+        "partitioner": "murmur2_random",
+    }
+    usual = {"transaction.timeout.ms": TRANSACTION_MS, "message.timeout.ms": MESSAGE_MS}
+    made = Producer({**usual, **_of_kind(settings, "producer"), **own})
+    patiently(made.init_transactions)
+    return made
+
+
+def patiently(operation: Any) -> None:
+    """Do a step of a transaction, again while that may help; KafkaException if it does not."""
+    for _ in range(3):
+        try:
+            operation(OPERATION_SECONDS)
+            return
+        except KafkaException as problem:
+            if not problem.args[0].retriable():
+                raise
+            last = problem
+    raise last
+
+
+def is_record_fault(error: KafkaError) -> bool:
+    """Whether a record is at fault, or another one of its batch."""
+    return error.code() in _RECORD_FAULTS
+
+
+def is_topic_fault(error: KafkaError) -> bool:
+    """Whether a topic takes nothing from us, whatever it is."""
+    return error.code() in _TOPIC_FAULTS
+
+
+def is_passing(error: KafkaError) -> bool:
+    """Whether it is the brokers' state that is wrong, and nothing that was sent."""
+    return not is_record_fault(error) and not is_topic_fault(error)
+
+
+# As the client or the broker says it.
+_RECORD_FAULTS = frozenset(
+    {
+        KafkaError.MSG_SIZE_TOO_LARGE,
+        KafkaError.RECORD_LIST_TOO_LARGE,
+        KafkaError.INVALID_MSG,
+        KafkaError.INVALID_RECORD,
+        KafkaError.INVALID_TIMESTAMP,
+        KafkaError._INVALID_ARG,
+    }
+)
+_TOPIC_FAULTS = frozenset(
+    {
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.TOPIC_EXCEPTION,
+        KafkaError.POLICY_VIOLATION,
+    }
+)
+
+
+def _of_kind(settings: Mapping[str, Any], kind: Kind) -> dict[str, Any]:
+    return translate({"log_level": 0, **settings_of(settings, kind)}, kind)

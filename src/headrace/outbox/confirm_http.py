@@ -1,0 +1,198 @@
+"""Confirmations by HTTP, for consumers that have no way to write to Kafka.
+
+    POST /confirm/ID            the message is handled
+    POST /confirm/ID?group=G    ... by this group
+    POST /confirm               many at once, as JSON: [{"id": "...", "group": "..."}, ...]
+
+Answers {"confirmed": N}: how many messages have all their confirmations by that. Durable when it
+is answered.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import logging
+import socket
+import threading
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from headrace.store.ids import is_plain
+
+if TYPE_CHECKING:
+    from headrace.store import Store
+
+BODY_BYTES_MAX = 1024 * 1024
+DRAINED_BYTES_MAX = 16 * BODY_BYTES_MAX
+CONFIRMATIONS_MAX = 10_000
+CONNECTIONS_MAX = 64
+TIMEOUT_SECONDS = 10
+# How soon a stop is noticed.
+POLL_SECONDS = 0.1
+LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+
+_log = logging.getLogger("headrace.outbox")
+
+Confirmations = list[tuple[str, str | None]]
+
+
+class BadRequest(Exception):
+    """What is asked cannot be understood, and why."""
+
+
+class ConfirmServer:
+    """A small HTTP server beside the relay; a context manager.
+
+    Beyond loopback it wants a token, which callers send as `Authorization: Bearer TOKEN`.
+    """
+
+    def __init__(self, store: Store, host: str, port: int, *, token: str | None = None) -> None:
+        if token is None and host not in LOOPBACK:
+            raise ValueError(
+                f"confirmations on {host} could be sent by anybody who reaches it: "
+                "give a token, or listen on 127.0.0.1"
+            )
+        handler = type("Handler", (_Handler,), {"store": store, "token": token})
+        self._server = _Server((host, port), handler)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever,
+            args=(POLL_SECONDS,),
+            name="headrace-confirm-http",
+            daemon=True,
+        )
+
+    @property
+    def address(self) -> str:
+        """HOST:PORT that it listens on."""
+        host, port = self._server.server_address[:2]
+        return f"[{host!s}]:{port}" if ":" in str(host) else f"{host!s}:{port}"
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+class _Server(ThreadingHTTPServer):
+    """A thread for each connection, up to a limit; the others wait to be accepted."""
+
+    daemon_threads = True
+
+    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+        self._free = threading.BoundedSemaphore(CONNECTIONS_MAX)
+        if ":" in address[0]:
+            self.address_family = socket.AF_INET6
+        super().__init__(address, handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        self._free.acquire()
+        super().process_request(request, client_address)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    store: Store
+    token: str | None
+    timeout = TIMEOUT_SECONDS
+    server_version = "headrace"
+    sys_version = ""
+
+    def do_POST(self) -> None:
+        """Note confirmations and answer how many messages they complete."""
+        from headrace.store import StoreUnavailable
+
+        if not self._may():
+            self._answer(HTTPStatus.UNAUTHORIZED, {"error": "a bearer token is needed"})
+            return
+        try:
+            confirmations = self._read()
+            confirmed = self.store.outbox.confirm(confirmations)
+        except BadRequest as why:
+            self._answer(HTTPStatus.BAD_REQUEST, {"error": str(why)})
+        except StoreUnavailable as trouble:
+            self._answer(HTTPStatus.SERVICE_UNAVAILABLE, {"error": trouble.message})
+        else:
+            self._answer(HTTPStatus.OK, {"confirmed": confirmed})
+
+    def _may(self) -> bool:
+        if self.token is None:
+            return True
+        given = self.headers.get("Authorization", "")
+        return hmac.compare_digest(given.encode(), f"Bearer {self.token}".encode())
+
+    def _read(self) -> Confirmations:
+        body = self._body()
+        address = urlsplit(self.path)
+        if address.path == "/confirm":
+            return parse_many(body)
+        if not address.path.startswith("/confirm/"):
+            raise BadRequest("POST to /confirm/ID or to /confirm")
+        groups = parse_qs(address.query).get("group", [])
+        return [
+            (_id(unquote(address.path.removeprefix("/confirm/"))), groups[0] if groups else None)
+        ]
+
+    def _body(self) -> bytes:
+        length = self.headers.get("Content-Length", "0")
+        if not length.isdigit():
+            raise BadRequest("a body needs a Content-Length")
+        if int(length) > BODY_BYTES_MAX:
+            # A caller that is still writing would see a broken connection, not the answer.
+            left = min(int(length), DRAINED_BYTES_MAX)
+            while left > 0 and (piece := self.rfile.read(min(left, BODY_BYTES_MAX))):
+                left -= len(piece)
+            raise BadRequest(f"a body has at most {BODY_BYTES_MAX} bytes")
+        return self.rfile.read(int(length))
+
+    def _answer(self, status: HTTPStatus, answer: dict[str, Any]) -> None:
+        body = json.dumps(answer).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say it where the rest of the outbox says it."""
+        _log.debug(format, *args)
+
+
+def parse_many(body: bytes) -> Confirmations:
+    """Confirmations of a JSON body; raises BadRequest."""
+    try:
+        items = json.loads(body)
+    except ValueError:
+        raise BadRequest("the body is not JSON") from None
+    if not isinstance(items, list) or len(items) > CONFIRMATIONS_MAX:
+        raise BadRequest(f"the body is a list of at most {CONFIRMATIONS_MAX} confirmations")
+    found: Confirmations = []
+    for item in items:
+        group = item.get("group") if isinstance(item, dict) else None
+        if not isinstance(item, dict) or not isinstance(group, str | None):
+            raise BadRequest('a confirmation is {"id": "...", "group": "..."}')
+        found.append((_id(item.get("id")), group))
+    return found
+
+
+def _id(given: object) -> str:
+    if not isinstance(given, str) or not given or not is_plain(given):
+        raise BadRequest("an id has 1 to 256 characters and no zero byte")
+    return given

@@ -1,0 +1,146 @@
+"""Confirmations: how a consumer tells the sender's outbox that a message was handled.
+
+A record in the topic `headrace.confirm` with the message id as its key and the group as its
+value: any client can write it. The outbox's side reads them and notes them in the store.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from headrace.client.message import CONFIRM_HEADER, ID_HEADER, Message
+from headrace.client.settings import translate
+from headrace.store.ids import is_plain
+
+if TYPE_CHECKING:
+    from headrace.store import Store
+
+CONFIRM_TOPIC = "headrace.confirm"
+BATCH_MAX = 1_000
+POLL_SECONDS = 0.5
+PAUSE_SECONDS = 1.0
+TOPIC_TIMEOUT_SECONDS = 10.0
+
+_log = logging.getLogger("headrace.outbox")
+
+
+def confirm_header(waiting: Sequence[str] | None) -> list[tuple[str, bytes | None]]:
+    """The header of a message that is to be confirmed: a JSON list of groups, [] for any."""
+    if waiting is None:
+        return []
+    return [(CONFIRM_HEADER, json.dumps(waiting, separators=(",", ":")).encode())]
+
+
+def wants(header: bytes | None, group: str) -> bool:
+    """Whether the sender waits for this group."""
+    if header is None:
+        return False
+    try:
+        groups = json.loads(header)
+    except ValueError:
+        # Somebody wants something; one confirmation too many does no harm.
+        return True
+    return not isinstance(groups, list) or not groups or group in groups
+
+
+class Sender(Protocol):
+    """What is needed of a producer."""
+
+    def send(self, topic: str, value: bytes, *, key: bytes) -> object: ...
+
+
+class Confirmer:
+    """Confirms handled messages; costs nothing for those that do not ask for it."""
+
+    def __init__(self, producer: Sender) -> None:
+        self._producer = producer
+
+    def confirm(self, group: str, messages: Iterable[Message]) -> None:
+        """Confirm those of these messages whose sender waits for this group.
+
+        Called when their effect is durable, for repeats as well. Returns at once and never
+        raises: a confirmation that is lost means that the message comes again.
+        """
+        for message in messages:
+            if not wants(message.header(CONFIRM_HEADER), group):
+                continue
+            id = message.header(ID_HEADER)
+            if id is None:
+                continue
+            try:
+                self._producer.send(CONFIRM_TOPIC, group.encode(), key=id)
+            except Exception as trouble:
+                _log.warning("message %s is not confirmed now: %s", message.id, trouble)
+
+
+def read_confirmations(records: Iterable[Any]) -> list[tuple[str, str | None]]:
+    """Ids and groups of records of the topic; what is none is left out."""
+    found = []
+    for record in records:
+        if record.error() is not None or record.key() is None:
+            continue
+        try:
+            id = record.key().decode()
+            group = (record.value() or b"").decode() or None
+        except UnicodeDecodeError:
+            continue
+        if is_plain(id):
+            found.append((id, group))
+    return found
+
+
+class ConfirmationReader:
+    """Notes confirmations from the topic in a store; several processes share the work."""
+
+    def __init__(self, store: Store, settings: Mapping[str, Any]) -> None:
+        self._store = store
+        self._settings = dict(settings)
+
+    def run(self, stop: threading.Event) -> None:
+        """Read until `stop` is set, whatever goes away and comes back meanwhile."""
+        while not stop.is_set():
+            try:
+                self._read(stop)
+            except Exception as trouble:
+                _log.warning("confirmations pause: %s", trouble)
+                stop.wait(PAUSE_SECONDS)
+
+    def _read(self, stop: threading.Event) -> None:
+        ensure_topic(self._settings)
+        config = {
+            **translate(self._settings, "consumer"),
+            # Every outbox has to see all confirmations, and each only once among its relays.
+            "group.id": f"headrace-confirm-{self._store.id}",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        }
+        consumer = Consumer(config)
+        try:
+            consumer.subscribe([CONFIRM_TOPIC])
+            while not stop.is_set():
+                records = consumer.consume(BATCH_MAX, POLL_SECONDS)
+                if not records:
+                    continue
+                self._store.outbox.confirm(read_confirmations(records))
+                # Noted already: when the commit is lost, they are read and noted once more.
+                consumer.commit(asynchronous=True)
+        finally:
+            consumer.close()
+
+
+def ensure_topic(settings: Mapping[str, Any]) -> None:
+    """Make the topic of confirmations if it is not there."""
+    admin = AdminClient(translate(settings, "producer"))
+    answer = admin.create_topics([NewTopic(CONFIRM_TOPIC)])[CONFIRM_TOPIC]
+    try:
+        answer.result(TOPIC_TIMEOUT_SECONDS)
+    except KafkaException as refusal:
+        if refusal.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+            raise

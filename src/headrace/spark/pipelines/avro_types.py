@@ -1,0 +1,69 @@
+"""Avro's types as Spark's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import types as spark
+
+from headrace.spark.errors import PipelineError
+
+_PLAIN: dict[str, spark.DataType] = {
+    "boolean": spark.BooleanType(),
+    "int": spark.IntegerType(),
+    "long": spark.LongType(),
+    "float": spark.FloatType(),
+    "double": spark.DoubleType(),
+    "bytes": spark.BinaryType(),
+    "fixed": spark.BinaryType(),
+    "string": spark.StringType(),
+    "enum": spark.StringType(),
+}
+_LOGICAL: dict[str, spark.DataType] = {
+    "date": spark.DateType(),
+    "timestamp-millis": spark.TimestampType(),
+    "timestamp-micros": spark.TimestampType(),
+    "uuid": spark.StringType(),
+}
+
+
+def struct_of(schema: dict[str, Any]) -> spark.StructType:
+    """The Spark type of an Avro record; a field that may not be null is NOT NULL."""
+    kind, _ = _of(schema, {})
+    if not isinstance(kind, spark.StructType):
+        raise PipelineError("the Avro schema is not that of a record", '{"type": "record", ...}')
+    return kind
+
+
+def _of(schema: Any, known: dict[str, spark.DataType]) -> tuple[spark.DataType, bool]:
+    """A type, and whether it may be null; `known` are those with a name."""
+    if isinstance(schema, list):
+        others = [each for each in schema if each != "null"]
+        if len(others) != 1:
+            raise PipelineError(f"a union of {others} has no one type in Spark", '["null", TYPE]')
+        return _of(others[0], known)[0], "null" in schema
+    if isinstance(schema, str):
+        found = _PLAIN.get(schema) or known.get(schema)
+        if found is None:
+            raise PipelineError(f"Avro has no type {schema!r}, and the schema names none so")
+        return found, False
+    kind, logical = schema["type"], schema.get("logicalType")
+    if logical == "decimal":
+        found = spark.DecimalType(int(schema["precision"]), int(schema.get("scale", 0)))
+    elif logical in _LOGICAL:
+        found = _LOGICAL[logical]
+    elif kind == "record":
+        found = spark.StructType()
+        for field in schema["fields"]:
+            each, nullable = _of(field["type"], known)
+            found.add(field["name"], each, nullable)
+    elif kind == "array":
+        found = spark.ArrayType(*_of(schema["items"], known))
+    elif kind == "map":
+        each, nullable = _of(schema["values"], known)
+        found = spark.MapType(spark.StringType(), each, nullable)
+    else:
+        found = _of(kind, known)[0]
+    if "name" in schema:
+        known[schema["name"]] = found
+    return found, False

@@ -1,0 +1,158 @@
+"""One log dir: a folder of partition folders, its lock, identity, format and checkpoints."""
+
+from __future__ import annotations
+
+import logging
+import os
+
+from headrace.storage import names
+from headrace.storage.dirs.checkpoints import CheckpointFolder, CorruptCheckpoint, Offsets
+from headrace.storage.dirs.identity import Identity
+from headrace.storage.files import FileSystem, Lock
+
+_log = logging.getLogger(__name__)
+
+FORMAT_VERSION = 1
+_CLEAN_SHUTDOWN_CONTENT = b'{"version":0,"brokerEpoch":-1}'
+
+
+class LogDirError(OSError):
+    """A log dir that cannot be used as it is; the message says what to do."""
+
+
+class LogDir:
+    """A folder that this process holds; offline once its disk has failed."""
+
+    def __init__(self, fs: FileSystem, path: str) -> None:
+        self.fs = fs
+        self.path = path
+        self.offline: OSError | None = None
+        self.was_clean = False
+        #: No batch that was ever written here can have vanished by a crash of the machine.
+        self.same_boot = False
+        #: Whether it was ever made a log dir; an unmounted disk leaves a folder that was not.
+        self.is_formatted = False
+        self.identity: Identity | None = None
+        self._lock: Lock | None = None
+        self._checkpoints: CheckpointFolder | None = None
+
+    def open(self) -> None:
+        """Make the folder if it is new, lock it, check its format, read whose it is.
+
+        Raises OSError. A folder that is new stays without a format until `format`.
+        """
+        fs = self.fs
+        self._make()
+        try:
+            self._lock = fs.lock(self._file(names.LOCK))
+        except BlockingIOError:
+            raise LogDirError(
+                f"{self.path} is in use by another broker; stop it or choose another folder"
+            ) from None
+        self.is_formatted = fs.exists(self._file(names.FORMAT))
+        if self.is_formatted:
+            self._check_format()
+        if fs.exists(self._file(names.META_PROPERTIES)):
+            self.identity = Identity.decode(fs.read(self._file(names.META_PROPERTIES)))
+        self.was_clean = fs.exists(self._file(names.CLEAN_SHUTDOWN))
+        boot = self._file(names.BOOT)
+        boot_id = fs.boot_id().encode()
+        self.same_boot = bool(boot_id) and fs.exists(boot) and fs.read(boot) == boot_id
+        self._checkpoints = CheckpointFolder(fs, self.path)
+
+    def fail(self, error: OSError) -> None:
+        """Serve nothing from here until a restart."""
+        if self.offline is None:
+            _log.error("log dir %s is offline: %s", self.path, error)
+            self.offline = error
+
+    def check_owner(self, cluster_id: str, node_id: int) -> None:
+        """Raise LogDirError for a folder of another cluster or node: nothing in it is ours."""
+        own = self.identity
+        if own is None or (own.cluster_id, own.node_id) == (cluster_id, node_id):
+            return
+        raise LogDirError(
+            f"{self.path} belongs to node {own.node_id} of cluster {own.cluster_id}, this is node "
+            f"{node_id} of cluster {cluster_id}: is the disk with the metadata mounted, and are "
+            "log.dirs, metadata.log.dir and node.id the right ones? If the metadata is lost, "
+            f"remove {self._file(names.META_PROPERTIES)}; the partitions here are then set aside"
+        )
+
+    def identify(self, identity: Identity) -> None:
+        """Make durable whose the folder is."""
+        self.fs.write_atomic(self._file(names.META_PROPERTIES), identity.encode())
+        self.identity = identity
+
+    def format(self) -> None:
+        """Make durable that the folder is a log dir, if it is new."""
+        if not self.is_formatted:
+            self.fs.write_atomic(self._file(names.FORMAT), b"%d\n" % FORMAT_VERSION)
+            self.is_formatted = True
+
+    def partitions(self) -> list[tuple[str, int]]:
+        """The partitions that have a folder here; raises OSError."""
+        places = (names.parse_folder(name) for name in self.fs.list(self.path))
+        return [place for place in places if place is not None]
+
+    @property
+    def checkpoints(self) -> CheckpointFolder:
+        assert self._checkpoints is not None, "the log dir is not open"
+        return self._checkpoints
+
+    def read_checkpoint(self, name: str) -> tuple[Offsets, str | None]:
+        """A checkpoint's offsets; empty, with the reason, when it cannot be believed."""
+        try:
+            return self.checkpoints.read(name), None
+        except CorruptCheckpoint as error:
+            return {}, str(error)
+
+    def forget_clean_shutdown(self) -> None:
+        """Make durable that the folder is in use; before the first append."""
+        if self.was_clean:
+            self.fs.remove(self._file(names.CLEAN_SHUTDOWN))
+        self.fs.sync_dir(self.path)
+
+    def remember_boot(self) -> None:
+        """Note in which run of the machine the folder is written to; when all in it is synced.
+
+        Not durable, and rightly so: after a power loss it must not be believed.
+        """
+        if not self.same_boot:
+            self.fs.write(self._file(names.BOOT), self.fs.boot_id().encode())
+
+    def mark_clean_shutdown(self) -> None:
+        """Make durable that all logs in the folder were saved."""
+        self.fs.write_atomic(self._file(names.CLEAN_SHUTDOWN), _CLEAN_SHUTDOWN_CONTENT)
+
+    def close(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    def _make(self) -> None:
+        """Make the folder and what is missing above it, durably."""
+        parent = os.path.dirname(self.path)
+        parents = [parent]
+        while not self.fs.exists(parent):
+            parent = os.path.dirname(parent)
+            parents.append(parent)
+        if not self.fs.exists(self.path):
+            self.fs.mkdir(self.path)
+            for parent in parents:
+                self.fs.sync_dir(parent)
+
+    def _check_format(self) -> None:
+        path = self._file(names.FORMAT)
+        content = self.fs.read(path)
+        try:
+            version = int(content)
+        except ValueError:
+            raise LogDirError(f"{path} holds no format version; restore it from a backup") from None
+        if version != FORMAT_VERSION:
+            raise LogDirError(
+                f"{self.path} has format {version}, this version reads {FORMAT_VERSION}; "
+                "use the version of headrace that wrote it"
+            )
+
+    def _file(self, name: str) -> str:
+        return os.path.join(self.path, name)

@@ -1,0 +1,124 @@
+"""The moves of a manager's logs between its log dirs: begun, called off, brought to their end."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from headrace.storage import names
+from headrace.storage.dirs.arrivals import Place, remove_note, settle
+from headrace.storage.dirs.dirs import LogDir
+from headrace.storage.dirs.move import Move
+
+if TYPE_CHECKING:
+    from headrace.storage.log.log import Log
+    from headrace.storage.manager import LogManager
+
+_log = logging.getLogger(__name__)
+
+
+class Moves:
+    """At most one move for each log; all methods but `finish` are called on the logs' thread."""
+
+    def __init__(self, manager: LogManager) -> None:
+        self._manager = manager
+        self._by_log: dict[Log, Move] = {}
+        #: Held while a log changes its place, and by whoever reads places with recovery points.
+        self.placing = threading.Lock()
+        #: What a crash or a stop has interrupted, to be begun again.
+        self.wanted: list[tuple[Place, LogDir]] = []
+
+    def __iter__(self) -> Iterator[Move]:
+        return iter(self._by_log.copy().values())
+
+    def get(self, log: Log) -> Move | None:
+        return self._by_log.get(log)
+
+    def settle(self) -> list[str]:
+        """Sort out what a crash left, before the logs are opened; folders to be removed."""
+        manager = self._manager
+        settlement = settle(manager.fs, manager.dirs, manager.all_here, manager.unique)
+        self.wanted = settlement.wanted
+        return settlement.leftovers
+
+    def places(self) -> list[tuple[Log, LogDir, int]]:
+        """Both log dirs of each log that moves, with the recovery point there; with `placing`."""
+        places = []
+        for move in self:
+            places.append((move.log, move.source, move.old_recovery_point))
+            if (point := move.recovery_point) is not None:
+                places.append((move.log, move.target, point))
+        return places
+
+    def begin(self, log: Log, target: LogDir) -> Move:
+        """Have a log move; its folder is still to be made."""
+        manager = self._manager
+        move = Move(
+            log, manager.dir_of(log), target, manager.unique(), manager.save_dir, self._arrived
+        )
+        self._by_log[log] = move
+        return move
+
+    def cancel(self, move: Move) -> None:
+        """Call a move off, unless the log is there already; what was copied is removed later."""
+        if not move.has_swapped and self._by_log.get(move.log) is move:
+            del self._by_log[move.log]
+            move.is_cancelled = True
+            self.remove_copy(move)
+
+    def remove_copy(self, move: Move) -> None:
+        """Remove the folder of a move that was called off, as it may have been made since."""
+        self._discard(move, move.target, move.folder)
+
+    def swap(self, move: Move) -> None:
+        """Let a log go on where it was to move to; raises OSError, and then it has not moved."""
+        with self.placing:
+            move.swap()
+            self._manager.has_moved(move.log, move.target)
+
+    def _arrived(self, move: Move) -> None:
+        """Let go of the old folder; durable when `finish` has run."""
+        if not move.log.deleted:  # or it is gone by now
+            self._discard(move, move.source, move.old_folder)
+
+    def finish(self, move: Move) -> None:
+        """Forget that a log has moved, durably, when the move cannot be mistaken any more.
+
+        May be called on any thread. Raises OSError.
+        """
+        manager = self._manager
+        manager.sync_deletions()
+        if manager.all_here and not manager.fs.exists(move.old_folder):
+            remove_note(manager.fs, move.folder)
+
+    def forget(self, move: Move) -> None:
+        """Take a move that was finished off the list."""
+        if self._by_log.get(move.log) is move:
+            del self._by_log[move.log]
+
+    def log_deleted(self, log: Log) -> None:
+        """Remove what a deleted log has in a second folder."""
+        move = self._by_log.pop(log, None)
+        if move is not None:
+            move.is_cancelled = True
+            if not move.has_swapped:
+                self._discard(move, move.target, move.folder)
+            elif not move.has_arrived:
+                self._discard(move, move.source, move.old_folder)
+
+    def _discard(self, move: Move, log_dir: LogDir, folder: str) -> None:
+        manager, log = self._manager, move.log
+        name = names.deleted_folder_name(log.topic, log.partition, manager.unique())
+        target = os.path.join(log_dir.path, name)
+        try:
+            if not manager.fs.exists(folder):
+                return  # it was not made yet
+            manager.fs.rename(folder, target)
+        except OSError as error:
+            # The next start finds it, and knows that it is not the log.
+            _log.error("%s is left over: %s", folder, error)
+            return
+        manager.has_renamed(log_dir, target, log, move.old_segments)

@@ -1,0 +1,69 @@
+"""Segments and folders on their way out, while readers may still hold pieces of them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from headrace.storage.files import FileSystem
+    from headrace.storage.log.segment import Segment
+
+_log = logging.getLogger(__name__)
+
+
+class Doomed:
+    """Segments under their `.deleted` names, each with the time at which its files go."""
+
+    __slots__ = ("_rows",)
+
+    def __init__(self) -> None:
+        self._rows: list[tuple[int, Segment]] = []
+
+    def __iter__(self) -> Iterator[Segment]:
+        return iter([segment for _, segment in self._rows])
+
+    def add(self, segment: Segment, due_ms: int) -> None:
+        self._rows.append((due_ms, segment))
+
+    def take(self, now_ms: int) -> list[Segment]:
+        """Segments whose time has come; whoever takes them removes their files."""
+        due = [segment for due_ms, segment in self._rows if due_ms <= now_ms]
+        if due:
+            self._rows = [row for row in self._rows if row[0] > now_ms]
+        return due
+
+
+class DoomedFolder(NamedTuple):
+    """A folder under its `-delete` name, the time at which it goes, and what readers may hold."""
+
+    due_ms: int
+    path: str
+    segments: Sequence[Segment] = ()
+
+
+class Purge:
+    """Files and folders to remove; large files take the disk a while, so on another thread."""
+
+    def __init__(
+        self, fs: FileSystem, segments: list[Segment], folders: list[DoomedFolder]
+    ) -> None:
+        self._fs = fs
+        self._segments = segments
+        self._folders = folders
+
+    def run(self) -> None:
+        """Remove them; what cannot be removed is logged, and tried again on the next start."""
+        for segment in self._segments:
+            try:
+                segment.remove(self._fs)
+            except OSError as error:
+                _log.warning("%s cannot be removed: %s", segment.file.path, error)
+        for _, path, segments in self._folders:
+            for segment in segments:
+                segment.close()
+            try:
+                self._fs.rmtree(path)
+            except OSError as error:
+                _log.warning("%s cannot be removed: %s", path, error)

@@ -1,0 +1,170 @@
+"""The database under the store: how each kind is opened and what it needs."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import (
+    URL,
+    Connection,
+    Engine,
+    RootTransaction,
+    create_engine,
+    event,
+    make_url,
+)
+from sqlalchemy.exc import ArgumentError
+from sqlalchemy.pool import StaticPool
+
+from headrace.store.errors import StoreError, StoreUnavailable
+
+BUSY_TIMEOUT_MS = 20_000
+CONNECT_TIMEOUT_SECONDS = 5
+POOL_SIZE = 16
+# Shared with nobody else: two processes that make the tables at once take turns by it.
+CREATE_LOCK = 0x68656164
+
+_IN_ERROR = 3  # PostgreSQL's PQTRANS_INERROR.
+
+
+class WriterLock:
+    """One writer at a time in this process: SQLite's own way to wait is to sleep and look again."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._owner = 0
+
+    def __enter__(self) -> None:
+        me = threading.get_ident()
+        if self._owner == me:
+            raise StoreError(
+                "this thread already has a transaction open",
+                "use that one: a second one would wait for it for ever",
+            )
+        if not self._lock.acquire(timeout=BUSY_TIMEOUT_MS / 1000):
+            raise StoreUnavailable(
+                f"another thread has held the database for {BUSY_TIMEOUT_MS // 1000} s",
+                "keep slow work out of transactions",
+            )
+        self._owner = me
+
+    def __exit__(self, *_: object) -> None:
+        self._owner = 0
+        self._lock.release()
+
+
+class Database:
+    """An engine, and what differs between the two kinds of database."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.kind = engine.dialect.name
+        # Set by a commit with messages in it: the relay of this process need not look for them.
+        self.sent = threading.Event()
+        self._lock = WriterLock()
+        self._shared_connection = isinstance(engine.pool, StaticPool)
+
+    def is_there(self) -> bool:
+        """False for an SQLite file that would be made by looking into it."""
+        name = self.engine.url.database
+        if self.kind != "sqlite" or not name or name == ":memory:" or name.startswith("file:"):
+            return True
+        return Path(name).exists()
+
+    def turn(self, *, write: bool) -> AbstractContextManager[None]:
+        """Held during a transaction."""
+        alone = self.kind == "sqlite" and (write or self._shared_connection)
+        return self._lock if alone else nullcontext()
+
+    def connect(self) -> Connection:
+        """A connection with nothing begun."""
+        return self.engine.connect()
+
+    def begin(self, connection: Connection, *, write: bool) -> RootTransaction:
+        """Begin on a connection.
+
+        Not by an event of SQLAlchemy's, which would make each statement a third slower.
+        """
+        root = connection.begin()
+        if self.kind == "sqlite":
+            # A writer takes its lock at once: one that reads first and writes later may be refused.
+            raw: Any = connection.connection.dbapi_connection
+            raw.execute("BEGIN IMMEDIATE" if write else "BEGIN")
+        return root
+
+    def is_whole(self, connection: Connection) -> bool:
+        """Whether the database still has the transaction open, with nothing failed in it.
+
+        A failed statement ends a PostgreSQL transaction, and some errors end one of SQLite; who
+        swallows such an error would commit nothing, or half, without a word.
+        """
+        raw: Any = connection.connection.dbapi_connection
+        if self.kind == "sqlite":
+            return bool(raw.in_transaction)
+        return int(raw.info.transaction_status) != _IN_ERROR
+
+
+def open_database(url: str) -> Database:
+    """The database at this URL; nothing is connected yet."""
+    try:
+        parsed = make_url(url)
+    except ArgumentError:
+        raise StoreError(
+            f"{url!r} is not a store's URL", "sqlite:///shop.db or postgresql://USER@HOST/NAME"
+        ) from None
+    backend = parsed.get_backend_name()
+    if backend == "sqlite":
+        return Database(_sqlite(parsed))
+    if backend == "postgresql":
+        return Database(_postgres(parsed))
+    raise StoreError(
+        f"a store cannot be kept in {backend}", "sqlite:///shop.db or postgresql://USER@HOST/NAME"
+    )
+
+
+def _sqlite(url: URL) -> Engine:
+    options: dict[str, Any] = {"connect_args": {"check_same_thread": False}}
+    if url.database in (None, "", ":memory:"):
+        options["poolclass"] = StaticPool
+    else:
+        options.update(pool_size=POOL_SIZE, max_overflow=-1)
+    engine = create_engine(url, **options)
+
+    @event.listens_for(engine, "connect")
+    def prepare(raw: Any, _record: object) -> None:
+        # Python's driver would begin transactions at moments of its own choice.
+        raw.isolation_level = None
+        cursor = raw.cursor()
+        cursor.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
+        if cursor.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+            cursor.execute("PRAGMA journal_mode = WAL")
+        # A commit is on the disk when it returns.
+        cursor.execute("PRAGMA synchronous = FULL")
+        cursor.close()
+
+    return engine
+
+
+def _postgres(url: URL) -> Engine:
+    if url.drivername == "postgresql":
+        url = url.set(drivername="postgresql+psycopg")
+    if url.drivername != "postgresql+psycopg":
+        raise StoreError(
+            f"the store speaks to PostgreSQL through psycopg 3, not {url.get_driver_name()}",
+            "postgresql+psycopg://USER@HOST/NAME",
+        )
+    try:
+        return create_engine(
+            url,
+            pool_size=POOL_SIZE,
+            max_overflow=POOL_SIZE,
+            connect_args={"connect_timeout": CONNECT_TIMEOUT_SECONDS},
+        )
+    except ModuleNotFoundError as missing:
+        raise ModuleNotFoundError(
+            "PostgreSQL needs psycopg, which is not installed: pip install 'headrace[postgres]'",
+            name=missing.name,
+        ) from None

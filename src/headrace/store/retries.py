@@ -1,0 +1,270 @@
+"""The retry table: messages that wait for their next try, each key in its order."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ColumnElement,
+    Index,
+    String,
+    Table,
+    and_,
+    case,
+    delete,
+    exists,
+    func,
+    select,
+    update,
+)
+
+from headrace.client.message import Message
+from headrace.store.fingerprints import Failure
+from headrace.store.ids import plain_id
+from headrace.store.messages import (
+    Chosen,
+    failure_of,
+    failure_values,
+    insert_into,
+    message_columns,
+    message_of,
+    message_values,
+)
+from headrace.store.schema import METADATA
+from headrace.store.transaction import Transaction
+
+LISTED_MAX = 1_000
+
+RETRIES = Table(
+    "headrace_retries",
+    METADATA,
+    *message_columns(),
+    # What must stay in order among itself, as a digest; NULL when nothing must.
+    Column("lane", String),
+    Column("parked_ms", BigInteger, nullable=False),
+    Column("next_ms", BigInteger, nullable=False),
+    Column("owner", String),
+    Column("lease_ms", BigInteger, nullable=False),
+    Index("headrace_retries_next", "handler", "next_ms"),
+    Index("headrace_retries_lane", "handler", "lane", "offset"),
+    Index("headrace_retries_place", "handler", "topic", "partition"),
+    Index("headrace_retries_fingerprint", "fingerprint"),
+)
+_ROW = RETRIES.c
+_BEFORE = RETRIES.alias("before")
+# Only the first of a lane is ever due; what stands behind it waits without a state of its own, so
+# there is nothing to wake when the first goes away, and nothing to forget in a crash.
+_IS_HEAD = ~exists().where(
+    _BEFORE.c.handler == _ROW.handler,
+    _BEFORE.c.lane == _ROW.lane,
+    _BEFORE.c.offset < _ROW.offset,
+)
+
+BEHIND = Failure("behind an earlier message of its key", "", "", "")
+
+
+@dataclass(frozen=True, slots=True)
+class ParkedMessage:
+    """A message in the retry table; `owner` runs it until `lease_ms`, if there is one."""
+
+    handler: str
+    message: Message
+    attempts: int
+    failure: Failure
+    parked_ms: int
+    next_ms: int
+    is_head: bool
+    owner: str | None
+    lease_ms: int
+
+
+class Retries:
+    """The table; every change is durable with the transaction it is made in."""
+
+    def __init__(self, begin: Callable[[], Transaction], read: Callable[[], Transaction]) -> None:
+        self._begin = begin
+        self._read = read
+
+    def park(
+        self,
+        tx: Transaction,
+        handler: str,
+        message: Message,
+        lane: str | None,
+        failure: Failure,
+        attempts: int,
+        next_ms: int,
+    ) -> None:
+        """Keep a failed message; one that is there already keeps its attempts and its time."""
+        values = {
+            **message_values(handler, message),
+            **failure_values(failure, attempts),
+            "lane": lane,
+            "parked_ms": tx.now_ms,
+            "next_ms": next_ms,
+            "lease_ms": 0,
+        }
+        tx.execute(insert_into(RETRIES, tx.kind).values(values).on_conflict_do_nothing())
+
+    def park_behind(
+        self, tx: Transaction, handler: str, message: Message, lane: str | None
+    ) -> bool:
+        """Keep a message whose lane waits, or that waits itself; False when neither is so."""
+        is_there = tx.execute(
+            select(_ROW.id).where(_ROW.handler == handler, _ROW.id == plain_id(message.id))
+        ).first()
+        if is_there is not None:
+            return True
+        if lane is None:
+            return False
+        waits_until_ms = tx.execute(
+            select(func.max(_ROW.next_ms)).where(_ROW.handler == handler, _ROW.lane == lane)
+        ).scalar()
+        if waits_until_ms is None:
+            return False
+        self.park(tx, handler, message, lane, BEHIND, 0, waits_until_ms)
+        return True
+
+    def places(
+        self, handler: str, topic: str, partitions: Sequence[int]
+    ) -> list[tuple[int, int, bytes | None]]:
+        """Partition, offset and key of what is parked of these partitions, once for each lane."""
+        # A hot key may have a hundred thousand rows, which say the same here.
+        alone = case((_ROW.lane.is_(None), _ROW.offset))
+        query = (
+            select(_ROW.partition, func.min(_ROW.offset), _ROW.key)
+            .where(_ROW.handler == handler, _ROW.topic == topic, _ROW.partition.in_(partitions))
+            .group_by(_ROW.partition, _ROW.key, _ROW.lane, alone)
+        )
+        with self._read() as tx:
+            return [(partition, offset, key) for partition, offset, key in tx.execute(query)]
+
+    def lease(
+        self, handler: str, owner: str, now_ms: int, lease_ms: int, limit: int
+    ) -> list[ParkedMessage]:
+        """Take up to `limit` messages that are due, at most one of a lane, for `lease_ms`."""
+        is_due = and_(
+            _ROW.handler == handler, _ROW.next_ms <= now_ms, _ROW.lease_ms <= now_ms, _IS_HEAD
+        )
+        # Looking first costs a read; a write transaction would make every other writer wait.
+        with self._read() as tx:
+            if tx.execute(select(_ROW.id).where(is_due).limit(1)).first() is None:
+                return []
+        query = select(RETRIES).where(is_due).order_by(_ROW.next_ms, _ROW.offset).limit(limit)
+        with self._begin() as tx:
+            # The other processes' rows are locked for a moment only; nobody waits for them.
+            found = tx.execute(query.with_for_update(skip_locked=True, of=RETRIES)).mappings()
+            taken = [_parked({**row, "owner": owner, "is_head": True}) for row in found]
+            ids = [parked.message.id for parked in taken]
+            tx.execute(
+                update(RETRIES)
+                .where(_ROW.handler == handler, _ROW.id.in_(ids))
+                .values(owner=owner, lease_ms=now_ms + lease_ms)
+            )
+        return taken
+
+    def renew(self, handler: str, owner: str, until_ms: int) -> None:
+        """Keep what this owner has for longer."""
+        with self._begin() as tx:
+            tx.execute(_of_owner(handler, owner).values(lease_ms=until_ms))
+
+    def release(self, handler: str, owner: str) -> None:
+        """Give back what this owner has and will not run."""
+        with self._begin() as tx:
+            tx.execute(_of_owner(handler, owner).values(owner=None, lease_ms=0))
+
+    def postpone(
+        self, tx: Transaction, parked: ParkedMessage, failure: Failure, next_ms: int
+    ) -> bool:
+        """Count a failed try and set the time of the next; False: the lease was lost."""
+        changed = tx.execute(
+            update(RETRIES)
+            .where(_is_leased(parked))
+            .values(
+                **failure_values(failure, parked.attempts + 1),
+                next_ms=next_ms,
+                owner=None,
+                lease_ms=0,
+            )
+        )
+        return changed.rowcount == 1
+
+    def remove(self, tx: Transaction, parked: ParkedMessage) -> bool:
+        """Take out a message that is done, in the transaction of its effect; False: the lease was
+        lost, and so must be the effect."""
+        return tx.execute(delete(RETRIES).where(_is_leased(parked))).rowcount == 1
+
+    def next_due_ms(self, handler: str) -> int | None:
+        """When the next message may be tried, unless it is leased to somebody; None: there is
+        none."""
+        query = select(_ROW.next_ms, _ROW.lease_ms).where(_ROW.handler == handler, _IS_HEAD)
+        with self._read() as tx:
+            first = tx.execute(query.order_by(_ROW.next_ms).limit(1)).first()
+            return None if first is None else int(max(first))
+
+    def find(self, chosen: Chosen, limit: int = LISTED_MAX) -> list[ParkedMessage]:
+        """The chosen messages, the next one first."""
+        query = (
+            select(RETRIES, _IS_HEAD.label("is_head"))
+            .where(chosen.condition(RETRIES))
+            .order_by(_ROW.next_ms, _ROW.offset)
+            .limit(limit)
+        )
+        with self._read() as tx:
+            return [_parked(row) for row in tx.execute(query).mappings()]
+
+    def count(self, chosen: Chosen) -> int:
+        """How many messages are parked."""
+        with self._read() as tx:
+            query = select(func.count()).select_from(RETRIES).where(chosen.condition(RETRIES))
+            return int(tx.execute(query).scalar_one())
+
+    def hurry(self, chosen: Chosen, now_ms: int) -> int:
+        """Make the chosen messages due; those behind another still wait for it."""
+        with self._begin() as tx:
+            condition = and_(chosen.condition(RETRIES), _ROW.next_ms > now_ms)
+            return tx.execute(update(RETRIES).where(condition).values(next_ms=now_ms)).rowcount
+
+    def drop(self, chosen: Chosen) -> int:
+        """Forget the chosen messages; one that is being run right now is undone."""
+        with self._begin() as tx:
+            return tx.execute(delete(RETRIES).where(chosen.condition(RETRIES))).rowcount
+
+
+def lane_digest(topic: str, partition: int, key: bytes | None) -> str:
+    """The lane of a key, or of a whole partition, short enough for any index."""
+    digest = hashlib.blake2b(f"{topic}/{partition}/".encode(), digest_size=16)
+    if key is not None:
+        digest.update(b"key/" + key)
+    return digest.hexdigest()
+
+
+def _of_owner(handler: str, owner: str) -> Any:
+    return update(RETRIES).where(_ROW.handler == handler, _ROW.owner == owner)
+
+
+def _is_leased(parked: ParkedMessage) -> ColumnElement[bool]:
+    return and_(
+        _ROW.handler == parked.handler,
+        _ROW.id == parked.message.id,
+        _ROW.owner == parked.owner,
+    )
+
+
+def _parked(row: Mapping[Any, Any]) -> ParkedMessage:
+    return ParkedMessage(
+        handler=row["handler"],
+        message=message_of(row),
+        attempts=row["attempts"],
+        failure=failure_of(row),
+        parked_ms=row["parked_ms"],
+        next_ms=row["next_ms"],
+        is_head=bool(row["is_head"]),
+        owner=row["owner"],
+        lease_ms=row["lease_ms"],
+    )

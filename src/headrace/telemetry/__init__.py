@@ -1,0 +1,1 @@
+"""What the platform says about itself: alarms for people. Every room may use it."""

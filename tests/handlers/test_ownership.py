@@ -1,0 +1,256 @@
+"""Work for partitions that were taken away stops, and what was put away keeps its place."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.handlers.failing import Topics
+from tests.handlers.test_engine import FakeRecord
+
+from headrace.client.message import Message
+from headrace.errors import Away
+from headrace.handlers.async_workers import AsyncWorkers
+from headrace.handlers.context import Parts
+from headrace.handlers.engine import Engine
+from headrace.handlers.execution import Execution, IsOpen, Positions, Revoked
+from headrace.handlers.failures import Failures
+from headrace.handlers.lanes import Item, Track
+from headrace.handlers.outputs import KafkaTransactions, Output
+from headrace.handlers.policies import Backoff, Retry
+from headrace.handlers.runner import Runner
+from headrace.handlers.session import Session
+from headrace.handlers.spec import make_spec
+from headrace.handlers.spilling import Spilling
+from headrace.store import Store, StoreUnavailable, Transaction, open_store
+from headrace.store.messages import Chosen
+
+LATER = Retry(then=Backoff("1h", "1d"))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    store = open_store(f"sqlite:///{tmp_path}/shop.db")
+    store.create()
+    yield store
+    store.close()
+
+
+def engine_of(function: Any, store: Store, run: Any = None, **options: Any) -> Engine:
+    spec = make_spec(function, ["t"], group="g", name="h", **options)
+    parts = Parts(bootstrap="nowhere:1", store=store)
+    topics: Any = Topics()
+    failures = Failures(spec, store, topics, parts.clock, parts.alarms)
+    return Engine(Execution(spec, parts), failures, parts, run)
+
+
+def take(engine: Engine, *added: tuple[Track, Sequence[int]]) -> list[Item]:
+    """A worker's chunk with all of these."""
+    for track, offsets in added:
+        engine.add({track: [FakeRecord(track.partition, o, b"%d" % o) for o in offsets]})
+    with engine.lock:
+        return engine.lanes.take(100)
+
+
+@pytest.mark.parametrize("once", ["offsets", "transaction"])
+def test_what_is_parked_behind_another_has_its_place_kept(once: str, store: Store) -> None:
+    kept: list[Positions] = []
+
+    def run(messages: Sequence[Message], at: Positions, is_open: IsOpen) -> None:
+        assert not messages
+        kept.append(at)
+
+    def never(number: int) -> None:
+        raise AssertionError(number)
+
+    engine = engine_of(never, store, run if once == "transaction" else None, once=once, retry=LATER)
+    epoch = store.offsets.load("g", [("t", 0)])["t", 0].epoch if once == "offsets" else 0
+    engine.failures.give_up(Message("t", 0, 4, b"4", b"4"), ValueError("x"), 1)
+    chunk = take(engine, (Track("t", 0, epoch), [5, 6, 7]))
+    assert engine.work(chunk) == (3, 0)
+    if once == "offsets":
+        assert store.offsets.peek("g")["t", 0].next_offset == 8
+    else:
+        assert kept == [{("t", 0): (8, 0, 5)}]
+
+
+def test_a_commit_whose_answer_was_lost_has_no_second_effect(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with store.begin() as tx:
+        tx.execute("CREATE TABLE effects (number INTEGER)")
+
+    def work(number: int, tx: Transaction) -> None:
+        tx.execute("INSERT INTO effects VALUES (:number)", {"number": number})
+
+    engine = engine_of(work, store, once="offsets")
+    track = Track("t", 0, store.offsets.load("g", [("t", 0)])["t", 0].epoch)
+    commit = Transaction._commit
+
+    def lost(tx: Transaction) -> None:
+        commit(tx)
+        monkeypatch.undo()
+        raise StoreUnavailable("the connection was lost")
+
+    monkeypatch.setattr(Transaction, "_commit", lost)
+    chunk = take(engine, (track, [5, 6]))
+    done, due_ms = engine.work(chunk)
+    assert (done, due_ms > 0) == (0, True)
+    # When they come again, another one has come behind them.
+    engine.settle(chunk, done, 0)
+    chunk = take(engine, (track, [7]))
+    assert engine.work(chunk) == (3, 0)
+    with store.read() as tx:
+        assert list(tx.execute("SELECT number FROM effects").scalars()) == [5, 6, 7]
+    assert store.offsets.peek("g")["t", 0].next_offset == 8
+
+
+def test_the_places_of_a_topic_made_anew_go_back(store: Store) -> None:
+    def work(number: int) -> None: ...
+
+    engine = engine_of(work, store, once="offsets")
+    epoch = store.offsets.load("g", [("t", 0)])["t", 0].epoch
+    assert engine.work(take(engine, (Track("t", 0, epoch), [500]))) == (1, 0)
+    place = store.offsets.load("g", [("t", 0)])["t", 0]
+    anew = Track("t", 0, place.epoch, place.next_offset or 0)
+    assert engine.work(take(engine, (anew, [0, 1]))) == (2, 0)
+    assert store.offsets.peek("g")["t", 0].next_offset == 2
+
+
+@pytest.mark.parametrize("kind", ["plain", "message", "group", "batch", "plain batch", "async"])
+def test_nothing_is_run_for_a_partition_that_was_taken_away(kind: str, store: Store) -> None:
+    ran: list[int] = []
+    kept, gone = Track("t", 0), Track("t", 1)
+
+    def see(number: int) -> None:
+        if number == 1:
+            engine.close([gone], 0)
+        ran.append(number)
+
+    def plain(number: int) -> None:
+        see(number)
+
+    def message(number: int, message: Message) -> None:
+        see(number)
+
+    def group(number: int, tx: Transaction) -> None:
+        see(number)
+        if number == 1 and ran.count(1) == 1:
+            raise ValueError("one by one")
+
+    def batch(numbers: list[int], messages: list[Message]) -> None:
+        see(numbers[0])
+        if len(numbers) > 1:
+            raise ValueError("halves")
+
+    def plain_batch(numbers: list[int]) -> None:
+        see(numbers[0])
+        if len(numbers) > 1:
+            raise ValueError("halves")
+
+    async def awaits(number: int) -> None:
+        see(number)
+
+    functions = {
+        "plain": plain, "message": message, "group": group, "batch": batch,
+        "plain batch": plain_batch, "async": awaits,
+    }  # fmt: skip
+    size = 10 if "batch" in kind else 0
+    engine = engine_of(functions[kind], store, order="partition", batch=size, retry=LATER)
+    chunk = take(engine, (kept, [1]), (gone, [12, 13]))
+    assert len(chunk) == 3
+    if kind == "async":
+        loop: Any = None
+        done, due_ms = asyncio.run(AsyncWorkers(engine, loop, 1)._run(chunk))
+    else:
+        done, due_ms = engine.work(chunk)
+    assert (done, due_ms) == (1, 0)
+    assert set(ran) == {1}
+    engine.settle(chunk, done, due_ms)
+    assert engine.lanes.messages == 0
+
+
+def test_a_transaction_of_a_partition_that_was_taken_away_is_not_begun(store: Store) -> None:
+    def work(number: int, out: Output) -> None: ...
+
+    spec = make_spec(work, ["t"], group="g", once="transaction")
+    parts = Parts(bootstrap="127.0.0.1:1", store=store, given={"log_level": 0})
+    transactions = KafkaTransactions(Execution(spec, parts), parts)
+    with pytest.raises(Revoked):
+        transactions.run([Message("t", 0, 1, None, b"1")], {("t", 0): (2, 0, 1)}, lambda: False)
+    with pytest.raises(Away, match="no producer yet"):
+        Runner(spec, parts).execute_one(Message("t", 0, 1, None, b"1"), lambda _: None)
+
+
+@pytest.mark.parametrize("id", [None, 5, "", "\ud800"])
+def test_a_message_without_a_fit_id_is_a_dead_letter(id: Any, store: Store) -> None:
+    ran: list[int] = []
+
+    def work(number: int, tx: Transaction) -> None:
+        ran.append(number)
+
+    engine = engine_of(
+        work, store, order="none", id=lambda message: id if message.offset == 2 else "fine"
+    )
+    assert engine.work(take(engine, (Track("t", 0), [2, 3]))) == (2, 0)
+    assert ran == [3]
+    (letter,) = store.dead_letters.find(Chosen())
+    assert "MissingId" in letter.failure.error or "no id" in letter.failure.error
+
+
+def test_a_message_that_cannot_be_parked_is_buried(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def work(number: int) -> None:
+        raise ValueError("as planned")
+
+    def refuse(*_: object) -> None:
+        raise TypeError("a row like this cannot be written")
+
+    engine = engine_of(work, store, order="none", retry=LATER)
+    monkeypatch.setattr(engine.failures, "give_up", refuse)
+    assert engine.work(take(engine, (Track("t", 0), [2]))) == (1, 0)
+    assert len(store.dead_letters.find(Chosen())) == 1
+
+
+def test_a_handler_that_exits_does_not_end_the_spill(store: Store) -> None:
+    def work(number: int) -> None:
+        raise SystemExit(1)
+
+    engine = engine_of(work, store, order="none", pressure="spill")
+    spilling = Spilling(engine, Parts(bootstrap="nowhere:1", store=store))
+    spilling.put([FakeRecord(0, 1, None)])
+    assert spilling._bring_back() == 1
+    assert store.spill.count("h") == 0
+    assert len(store.dead_letters.find(Chosen())) == 1
+
+
+@pytest.mark.parametrize("in_one_poll", [True, False])
+def test_a_topic_made_anew_is_read_from_its_beginning(in_one_poll: bool, store: Store) -> None:
+    ran: list[int] = []
+
+    def work(number: int) -> None:
+        ran.append(number)
+
+    spec = make_spec(work, ["t"], group="g", workers=1)
+    parts = Parts(bootstrap="127.0.0.1:1", store=store, given={"log_level": 0})
+    topics: Any = Topics()
+    failures = Failures(spec, store, topics, parts.clock, parts.alarms)
+    session = Session(Execution(spec, parts), failures, parts, threading.Event(), threading.Event())
+    old = session.assignment.tracks["t", 0] = Track("t", 0)
+    session.crew.start()
+    plan = session._plan()
+    before, after = [FakeRecord(0, 500, None)], [FakeRecord(0, 0, None), FakeRecord(0, 1, None)]
+    for records in [before + after] if in_one_poll else [before, after]:
+        session._take(records, plan)
+    new = session.assignment.tracks["t", 0]
+    session._drain([new], float("inf"))
+    session.crew.stop()
+    session.consumer.close()
+    assert ran == [500, 0, 1]
+    assert new is not old
+    assert new.progress.safe_offset() == 2
