@@ -13,18 +13,19 @@ from tests.handlers.running import committed, send, wait_until
 from tests.stores import Pair
 
 from headrace.handlers import App, assignment, runner
-from headrace.handlers.pressure import Gate, Limits, Load, Place
+from headrace.handlers.pressure import Gate, Limits, Load
+from headrace.protocol.partitions import TopicPartition
 from headrace.store import StoreUnavailable
 from headrace.store.spill import Spill
 from headrace.telemetry.alarms import Alarm
 
 
-def loads(*messages: int) -> dict[Place, Load]:
+def loads(*messages: int) -> dict[TopicPartition, Load]:
     return {("t", partition): Load(count, count * 10) for partition, count in enumerate(messages)}
 
 
 def plan_after_grace(
-    gate: Gate, given_loads: Mapping[Place, Load], now_ms: int = 0
+    gate: Gate, given_loads: Mapping[TopicPartition, Load], now_ms: int = 0
 ) -> tuple[set[int], set[int], int]:
     gate.plan(given_loads, 1 << 40, now_ms)
     plan = gate.plan(given_loads, 1 << 40, now_ms + gate.limits.grace_ms)

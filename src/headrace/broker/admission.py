@@ -15,7 +15,6 @@ from headrace.broker.transactions_shard import TransactionShard
 from headrace.coordinator.effects import Now
 from headrace.coordinator.transactions.coordinator import BUMPING_VERSION, TransactionCoordinator
 from headrace.coordinator.transactions.effects import NO_PRODUCER, Note, Producer, Result
-from headrace.coordinator.transactions.records import TopicPartition
 from headrace.protocol.batch import (
     ATTRIBUTES_AT,
     BASE_SEQUENCE_AT,
@@ -25,6 +24,7 @@ from headrace.protocol.batch import (
     check_batch,
 )
 from headrace.protocol.errors import ErrorCode, KafkaError
+from headrace.protocol.partitions import TopicPartition
 
 if TYPE_CHECKING:
     from headrace.broker.node import Node

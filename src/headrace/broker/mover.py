@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from headrace.protocol.errors import ErrorCode, KafkaError
+from headrace.protocol.partitions import TopicPartition
 from headrace.storage import names
 
 if TYPE_CHECKING:
     from headrace.broker.node import Node
     from headrace.storage import Log, LogDir
-    from headrace.storage.dirs.arrivals import Place
     from headrace.storage.dirs.move import Move
 
 # How long a log is left to a checkpoint or a compaction that is exchanging its files.
@@ -56,14 +56,14 @@ class Mover:
         await self._make_folders(moves)
         self._go_on()
 
-    async def alter(self, wanted: Mapping[Place, str]) -> dict[Place, ErrorCode]:
+    async def alter(self, wanted: Mapping[TopicPartition, str]) -> dict[TopicPartition, ErrorCode]:
         """Have partitions move to data folders; for each whether it can be.
 
         Nothing that was asked for is forgotten by a crash when this returns. What moves elsewhere
         is called off first, and that is all if the partition is where it was asked to be.
         """
-        answers: dict[Place, ErrorCode] = {}
-        begun: dict[Place, Move] = {}
+        answers: dict[TopicPartition, ErrorCode] = {}
+        begun: dict[TopicPartition, Move] = {}
         for place, path in wanted.items():
             answers[place] = ErrorCode.NONE
             try:
@@ -84,7 +84,7 @@ class Mover:
         self._go_on()
         return answers
 
-    async def _ask(self, place: Place, path: str) -> Move | None:
+    async def _ask(self, place: TopicPartition, path: str) -> Move | None:
         """A move that is to be made now, if any; raises KafkaError. In the order Kafka checks."""
         node = self._node
         unique = "0" * 32

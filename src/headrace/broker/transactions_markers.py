@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 from headrace.broker.partition import Partition
 from headrace.broker.purgatory import Waiting
 from headrace.coordinator.transactions.effects import Ending, Producer
-from headrace.coordinator.transactions.records import TopicPartition
 from headrace.metadata.topic_names import CONSUMER_OFFSETS
 from headrace.protocol.control import ControlType, EndTransactionMarker, build_marker
 from headrace.protocol.errors import ErrorCode, KafkaError
+from headrace.protocol.partitions import TopicPartition
 from headrace.storage import Origin
 
 if TYPE_CHECKING:

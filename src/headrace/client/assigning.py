@@ -8,12 +8,14 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException
+from confluent_kafka import TopicPartition as LibraryPartition
 
 from headrace.client.beginnings import Beginnings
 from headrace.client.commits import Commits, Consumed
 from headrace.client.errors import CommitFailed, NoStart, WhereToStart
-from headrace.client.starts import Offsets, Place, Start
+from headrace.client.starts import Offsets, Start
+from headrace.protocol.partitions import TopicPartition
 
 # A topic taken as a whole is looked at so often for new partitions.
 WATCH_SECONDS = 5.0
@@ -42,7 +44,7 @@ class Assigning:
         consumed: Consumed | None,
     ) -> None:
         # The partitions, each with the offset where it was begun.
-        self.owned: dict[Place, int] = {}
+        self.owned: dict[TopicPartition, int] = {}
         # How often partitions were taken away.
         self.changes = 0
         # Why the group's assignment was not taken.
@@ -53,7 +55,7 @@ class Assigning:
         # Whether a listener is running.
         self.is_listening = False
         # Called with partitions that are not read any more, or from another place.
-        self.on_left: Callable[[list[Place]], object] = len
+        self.on_left: Callable[[list[TopicPartition]], object] = len
         self._client = client
         self._offsets = offsets
         self._commits = commits
@@ -63,9 +65,9 @@ class Assigning:
         self._consumed = consumed
         self._watched: set[str] = set()
         self._is_subscribed = False
-        self._starting: dict[Place, Any] = {}
+        self._starting: dict[TopicPartition, Any] = {}
         self._paused: list[Any] = []
-        self._resting: set[Place] = set()
+        self._resting: set[TopicPartition] = set()
 
     def subscribe(
         self,
@@ -95,14 +97,14 @@ class Assigning:
     def assign(self, asked: Iterable[Asked]) -> None:
         """Take partitions without a group's help; those of whole topics also when they are new."""
         starts: list[Any] = []
-        places: list[Place] = []
+        places: list[TopicPartition] = []
         self._watched.clear()
         for one in asked:
             if isinstance(one, str):
                 self._watched.add(one)
                 places += [(one, number) for number in range(self._offsets.partitions(one))]
             else:
-                it = TopicPartition(*one) if isinstance(one, tuple) else one
+                it = LibraryPartition(*one) if isinstance(one, tuple) else one
                 if it.offset >= 0:
                     starts.append(it)
                 else:
@@ -142,7 +144,7 @@ class Assigning:
         if self.is_listening and (topic, partition) in self._starting:
             self._starting[topic, partition].offset = offset
             return
-        place = TopicPartition(topic, partition, offset)
+        place = LibraryPartition(topic, partition, offset)
         deadline = time.monotonic() + self._offsets.timeout_s
         while True:
             try:
@@ -162,16 +164,16 @@ class Assigning:
         """Read a partition from another offset after the library has given up on its own."""
         self.on_left([(topic, partition)])
         if self._is_cooperative or not self._is_subscribed:
-            self._client.incremental_unassign([TopicPartition(topic, partition)])
-            self._client.incremental_assign([TopicPartition(topic, partition, offset)])
+            self._client.incremental_unassign([LibraryPartition(topic, partition)])
+            self._client.incremental_assign([LibraryPartition(topic, partition, offset)])
             return
         # With the older assignors only the whole assignment can be changed.
         begin = {**self.owned, (topic, partition): offset}
-        others = [TopicPartition(*place) for place in self.owned if place != (topic, partition)]
+        others = [LibraryPartition(*place) for place in self.owned if place != (topic, partition)]
         for it in self._client.position(others):
             if it.offset >= 0:
                 begin[it.topic, it.partition] = it.offset
-        self._client.assign([TopicPartition(*place, at) for place, at in begin.items()])
+        self._client.assign([LibraryPartition(*place, at) for place, at in begin.items()])
 
     def pause(self, partitions: list[Any]) -> None:
         """Read nothing from these; inside a listener, from when they are begun."""
@@ -193,7 +195,7 @@ class Assigning:
         except Exception as problem:
             self.failure = problem
 
-    def _begin(self, places: list[Place], are_new: bool = False) -> list[Any]:
+    def _begin(self, places: list[TopicPartition], are_new: bool = False) -> list[Any]:
         """Where to begin in partitions taken without a group's help."""
         if not places:
             return []
@@ -210,7 +212,7 @@ class Assigning:
             )
         else:
             offsets = self._offsets.at(places, self._start, time.time_ns() // 1_000_000)
-        return [TopicPartition(*place, offset) for place, offset in offsets.items()]
+        return [LibraryPartition(*place, offset) for place, offset in offsets.items()]
 
     def _assigned(self, partitions: list[Any], listener: OnAssign | None) -> None:
         assert self._beginnings is not None
@@ -267,9 +269,9 @@ class Assigning:
         self._resting.update((it.topic, it.partition) for it in partitions)
         self._client.pause(partitions)
 
-    def _rouse(self, places: Iterable[Place]) -> None:
+    def _rouse(self, places: Iterable[TopicPartition]) -> None:
         """Let partitions go unpaused: the library would not read them if they came again."""
-        resting = [TopicPartition(*place) for place in places if place in self._resting]
+        resting = [LibraryPartition(*place) for place in places if place in self._resting]
         if resting:
             self.resume(resting)
 
@@ -278,7 +280,7 @@ class Assigning:
         if self._consumed is not None:
             self._commit_last(self._consumed.take())
 
-    def _commit_last(self, done: dict[Place, int]) -> None:
+    def _commit_last(self, done: dict[TopicPartition, int]) -> None:
         try:
             self._commits.sync(done)
         except CommitFailed as problem:
@@ -294,5 +296,5 @@ class Assigning:
             _log.warning("%s", problem)
 
 
-def _begun(starts: Iterable[Any]) -> dict[Place, int]:
+def _begun(starts: Iterable[Any]) -> dict[TopicPartition, int]:
     return {(it.topic, it.partition): it.offset for it in starts}

@@ -18,10 +18,12 @@ from datetime import timedelta
 from enum import Enum, auto
 from typing import Any
 
-from confluent_kafka import OFFSET_BEGINNING, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING
+from confluent_kafka import TopicPartition as LibraryPartition
 
 from headrace.client.errors import NoStart, UnknownGroupHistory
-from headrace.client.starts import LATEST, Offsets, Place, Start
+from headrace.client.starts import LATEST, Offsets, Start
+from headrace.protocol.partitions import TopicPartition
 
 _MARK = re.compile(r"headrace began_ms=(\d+) partitions=(\d+)")
 
@@ -95,7 +97,7 @@ class Beginnings:
         self._reset = reset
         self._limits = limits
 
-    def find(self, places: Iterable[Place]) -> tuple[list[Any], list[Any]]:
+    def find(self, places: Iterable[TopicPartition]) -> tuple[list[Any], list[Any]]:
         """TopicPartitions to begin with, and those of them to commit at once.
 
         UnknownGroupHistory or NoStart if the group has to say first where it wants to begin.
@@ -107,12 +109,12 @@ class Beginnings:
         new: list[Any] = []
         for topic, committed in by_topic.items():
             if topic in self.marks and all(it.offset >= 0 for it in committed):
-                begun += [TopicPartition(topic, it.partition, it.offset) for it in committed]
+                begun += [LibraryPartition(topic, it.partition, it.offset) for it in committed]
                 continue
             for number, offset, is_new in self._begin(topic, [it.partition for it in committed]):
-                begun.append(TopicPartition(topic, number, offset))
+                begun.append(LibraryPartition(topic, number, offset))
                 if is_new:
-                    new.append(TopicPartition(topic, number, offset, self.marks[topic]))
+                    new.append(LibraryPartition(topic, number, offset, self.marks[topic]))
         return begun, new
 
     def _begin(self, topic: str, partitions: list[int]) -> list[tuple[int, int, bool]]:
@@ -139,8 +141,8 @@ class Beginnings:
         return [(number, starts[number], ways[number] not in noted) for number in partitions]
 
     def _find(
-        self, way: Begin, places: list[Place], mark: Mark | None, now_ms: int
-    ) -> dict[Place, int]:
+        self, way: Begin, places: list[TopicPartition], mark: Mark | None, now_ms: int
+    ) -> dict[TopicPartition, int]:
         offsets = self._offsets
         if way is Begin.OLDEST:
             # Left to the library: it may have heard of the partition, but not yet who leads it.
@@ -159,7 +161,7 @@ class Beginnings:
             return offsets.since(places, mark.began_ms)
         return self._unless_long(places, now_ms)
 
-    def _unless_long(self, places: list[Place], now_ms: int) -> dict[Place, int]:
+    def _unless_long(self, places: list[TopicPartition], now_ms: int) -> dict[TopicPartition, int]:
         """The oldest record of a partition with a short history, else its end."""
         oldest, ends = self._offsets.oldest(places), self._offsets.ends(places)
         old = self._older(oldest, ends, now_ms)
@@ -186,8 +188,8 @@ class Beginnings:
             raise UnknownGroupHistory(self._group, topic, records, age)
 
     def _older(
-        self, oldest: Mapping[Place, int], ends: Mapping[Place, int], now_ms: int
-    ) -> set[Place]:
+        self, oldest: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], now_ms: int
+    ) -> set[TopicPartition]:
         """Those with records from before the limit."""
         filled = [place for place in oldest if ends[place] > oldest[place]]
         if self._limits.age_ms < 0 or not filled:
@@ -196,5 +198,5 @@ class Beginnings:
         return {place for place in filled if since[place] > oldest[place]}
 
 
-def _names(places: Iterable[Place]) -> str:
+def _names(places: Iterable[TopicPartition]) -> str:
     return ", ".join(f"{topic}/{number}" for topic, number in places)

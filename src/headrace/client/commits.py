@@ -7,12 +7,14 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import TopicPartition as LibraryPartition
 
 from headrace.client.errors import CommitFailed
 from headrace.client.interceptors import Chain
 from headrace.client.places import Places, to_partitions
-from headrace.client.starts import Offsets, Place
+from headrace.client.starts import Offsets
+from headrace.protocol.partitions import TopicPartition
 
 OnCommit = Callable[[CommitFailed | None, list[Any]], object]
 
@@ -40,7 +42,7 @@ class Commits:
         # Why the coordinator cannot be reached, once the consumer leaves.
         self._gone: Any = None
         # Where messages of several records begin that are not whole: nothing beyond is committed.
-        self.floors: Callable[[], Mapping[Place, int]] = dict
+        self.floors: Callable[[], Mapping[TopicPartition, int]] = dict
         self._waiting: deque[tuple[list[tuple[str, int, int]], OnCommit | None]] = deque()
 
     def connect(self, client: Any, offsets: Offsets, marks: Mapping[str, str]) -> None:
@@ -49,7 +51,7 @@ class Commits:
         self._offsets = offsets
         self._marks = marks
 
-    def leave(self, place: Place, timeout_s: float) -> None:
+    def leave(self, place: TopicPartition, timeout_s: float) -> None:
         """Give up early from here on, and at once if the coordinator is gone."""
         assert self._offsets is not None
         self._is_leaving = True
@@ -136,7 +138,7 @@ class Consumed:
     """How far the caller has got, by what earlier polls have returned."""
 
     def __init__(self) -> None:
-        self._done: dict[Place, int] = {}
+        self._done: dict[TopicPartition, int] = {}
         self._last: list[Any] = []
 
     def returned(self, records: list[Any]) -> None:
@@ -150,7 +152,7 @@ class Consumed:
             done[record.topic(), record.partition()] = record.offset() + 1
         self._last = []
 
-    def take(self, places: Iterable[Place] | None = None) -> dict[Place, int]:
+    def take(self, places: Iterable[TopicPartition] | None = None) -> dict[TopicPartition, int]:
         """What is done and was not taken yet: all of it, or in these partitions."""
         if places is None:
             taken, self._done = self._done, {}
@@ -162,7 +164,7 @@ class Consumed:
         for it in partitions:
             self._done.setdefault((it.topic, it.partition), it.offset)
 
-    def move(self, place: Place, offset: int) -> None:
+    def move(self, place: TopicPartition, offset: int) -> None:
         """The caller goes on from another place."""
         self.advance()
         self._done[place] = offset
@@ -172,7 +174,7 @@ def _key(partitions: Iterable[Any]) -> list[tuple[str, int, int]]:
     return sorted((place.topic, place.partition, place.offset) for place in partitions)
 
 
-def _failed(error: Any, partitions: Iterable[TopicPartition]) -> CommitFailed:
+def _failed(error: Any, partitions: Iterable[LibraryPartition]) -> CommitFailed:
     names = ", ".join(f"{place.topic}/{place.partition}" for place in partitions)
     hint = ""
     if error.code() in _FENCED:

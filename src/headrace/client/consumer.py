@@ -11,7 +11,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from confluent_kafka import Consumer as LibraryConsumer
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import TopicPartition as LibraryPartition
 
 from headrace.client.assigning import WATCH_SECONDS, Asked, Assigning, OnAssign, OnRevoke
 from headrace.client.beginnings import Beginnings
@@ -23,7 +24,8 @@ from headrace.client.interceptors import Chain
 from headrace.client.places import Places
 from headrace.client.serializers import Deserializer
 from headrace.client.settings import Settings, with_bootstrap
-from headrace.client.starts import Offsets, Place, parse_start
+from headrace.client.starts import Offsets, parse_start
+from headrace.protocol.partitions import TopicPartition
 
 if TYPE_CHECKING:
     from headrace.client.large import LargeMessages
@@ -241,7 +243,7 @@ class Consumer:
         self._need_group("commit_async")
         self._commits.later(self._done() if offsets is None else offsets, callback)
 
-    def position(self, partitions: Iterable[Any] | None = None) -> dict[Place, int]:
+    def position(self, partitions: Iterable[Any] | None = None) -> dict[TopicPartition, int]:
         """The next offset to be read, of partitions from which something has been."""
         asked = self._assigning.owned if partitions is None else partitions
         found = self._client.position(_partitions(asked))
@@ -253,14 +255,14 @@ class Consumer:
                 places[it.topic(), it.partition()] = it.offset()
         return places
 
-    def committed(self, partitions: Iterable[Any]) -> dict[Place, int | None]:
+    def committed(self, partitions: Iterable[Any]) -> dict[TopicPartition, int | None]:
         """What the group has committed; None where it has nothing."""
         self._need_group("committed")
         asked = [(it.topic, it.partition) for it in _partitions(partitions)]
         found = self._offsets.committed(asked)
         return {(it.topic, it.partition): it.offset if it.offset >= 0 else None for it in found}
 
-    def assignment(self) -> list[Place]:
+    def assignment(self) -> list[TopicPartition]:
         """The partitions that are read now."""
         return sorted(self._assigning.owned)
 
@@ -447,7 +449,7 @@ def _expression(pattern: re.Pattern[str]) -> str:
 
 
 def _partitions(places: Iterable[Any]) -> list[Any]:
-    return [TopicPartition(*it) if isinstance(it, tuple) else it for it in places]
+    return [LibraryPartition(*it) if isinstance(it, tuple) else it for it in places]
 
 
 def _topic(place: Any) -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from headrace.client.cluster import BrokerAddress, Cluster, CoordinatorOf
 from headrace.protocol.api.list_groups import ListGroupsRequest, ListGroupsResponse
 from headrace.protocol.api.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from headrace.protocol.partitions import TopicPartition
 
 # Members of these share out the partitions among themselves; in others the broker does.
 CLASSIC = "classic"
@@ -23,7 +24,6 @@ MARKERS = "headrace.sink."
 FETCH_VERSION = 7
 
 # A topic and a partition of it.
-Key = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ def list_groups(cluster: Cluster) -> list[GroupRow]:
     return sorted(rows, key=lambda row: row.group)
 
 
-def read_committed(cluster: Cluster, group: str) -> dict[Key, int]:
+def read_committed(cluster: Cluster, group: str) -> dict[TopicPartition, int]:
     """The offsets that a group has committed; nothing for a group that is not there."""
     answer = cluster.ask_coordinator(
         CoordinatorOf.GROUP,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from headrace.protocol.partitions import TopicPartition
+
 if TYPE_CHECKING:
     from headrace.client.sent import Sent
-
-Place = tuple[str, int]
 
 
 class Record(NamedTuple):
@@ -47,7 +47,7 @@ class Receiver(Protocol):
         """The records to return: ordinary ones, and messages that are whole with these."""
         ...
 
-    def floors(self) -> Mapping[Place, int]:
+    def floors(self) -> Mapping[TopicPartition, int]:
         """Where a reader would have to start again, of partitions with unfinished messages."""
         ...
 
@@ -59,7 +59,7 @@ class Receiver(Protocol):
         """Give up what nobody finishes."""
         ...
 
-    def forget(self, places: Iterable[Place]) -> None:
+    def forget(self, places: Iterable[TopicPartition]) -> None:
         """These partitions are not read any more, or from another place."""
         ...
 

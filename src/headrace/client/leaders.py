@@ -9,7 +9,6 @@ from itertools import groupby
 from typing import TypeVar
 
 from headrace.client.cluster import BrokerAddress, Cluster
-from headrace.client.groups import Key
 from headrace.client.stretches import Stretch, read_stretch
 from headrace.protocol.api.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from headrace.protocol.api.list_offsets import (
@@ -19,6 +18,7 @@ from headrace.protocol.api.list_offsets import (
     ListOffsetsTopic,
 )
 from headrace.protocol.errors import ErrorCode
+from headrace.protocol.partitions import TopicPartition
 
 EARLIEST = -2
 LATEST = -1
@@ -39,7 +39,7 @@ _MOVED = (
 _GONE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 T = TypeVar("T")
-Answers = Iterator[tuple[Key, int, T]]
+Answers = Iterator[tuple[TopicPartition, int, T]]
 
 
 class Isolation(IntEnum):
@@ -52,22 +52,25 @@ class Isolation(IntEnum):
 class Leaders:
     """Who leads which of some partitions; those that are `gone` are not there (any more)."""
 
-    def __init__(self, cluster: Cluster, keys: Iterable[Key]) -> None:
+    def __init__(self, cluster: Cluster, keys: Iterable[TopicPartition]) -> None:
         self._cluster = cluster
         self._keys = set(keys)
-        self.gone: set[Key] = set()
-        self._leaders: dict[Key, BrokerAddress] = {}
+        self.gone: set[TopicPartition] = set()
+        self._leaders: dict[TopicPartition, BrokerAddress] = {}
         self._look()
 
     def offsets(
-        self, keys: Iterable[Key], time_ms: int, isolation: Isolation = Isolation.UNCOMMITTED
-    ) -> dict[Key, int]:
+        self,
+        keys: Iterable[TopicPartition],
+        time_ms: int,
+        isolation: Isolation = Isolation.UNCOMMITTED,
+    ) -> dict[TopicPartition, int]:
         """The first offset at that time or later (-1: none is), or at EARLIEST or LATEST.
 
         A partition whose leader does not answer is left out.
         """
 
-        def ask(leader: BrokerAddress, asked: list[Key]) -> Answers[int]:
+        def ask(leader: BrokerAddress, asked: list[TopicPartition]) -> Answers[int]:
             topics = [
                 ListOffsetsTopic(
                     name=topic,
@@ -90,18 +93,18 @@ class Leaders:
 
     def read(
         self,
-        places: Mapping[Key, int],
+        places: Mapping[TopicPartition, int],
         bytes_each: int,
         records_each: int,
         isolation: Isolation = Isolation.COMMITTED,
-    ) -> dict[Key, Stretch]:
+    ) -> dict[TopicPartition, Stretch]:
         """Records from a place on in each partition: some, not necessarily all.
 
         A partition whose first batch is larger than `bytes_each` may be left out beside others;
         asked for alone, it is not.
         """
 
-        def ask(leader: BrokerAddress, asked: list[Key]) -> Answers[Stretch]:
+        def ask(leader: BrokerAddress, asked: list[TopicPartition]) -> Answers[Stretch]:
             topics = [
                 FetchTopic(
                     topic=topic,
@@ -129,17 +132,21 @@ class Leaders:
         return self._ask_all(places, ask)
 
     def _ask_all(
-        self, keys: Iterable[Key], ask: Callable[[BrokerAddress, list[Key]], Answers[T]]
-    ) -> dict[Key, T]:
+        self,
+        keys: Iterable[TopicPartition],
+        ask: Callable[[BrokerAddress, list[TopicPartition]], Answers[T]],
+    ) -> dict[TopicPartition, T]:
         """Ask each leader for its partitions, and once more where leaders have moved."""
-        found: dict[Key, T] = {}
+        found: dict[TopicPartition, T] = {}
         left = set(keys)
         for attempt in range(TRIES):
             if attempt:
                 time.sleep(PAUSE_SECONDS)
                 self._look()
             # Where metadata has no leader there may be one in a moment.
-            moved: set[Key] = {key for key in left - self.gone if key not in self._leaders}
+            moved: set[TopicPartition] = {
+                key for key in left - self.gone if key not in self._leaders
+            }
             for leader, asked in self._by_leader(left):
                 for key, code, answer in ask(leader, asked):
                     if not code:
@@ -153,8 +160,10 @@ class Leaders:
             left = moved
         return found
 
-    def _by_leader(self, keys: Iterable[Key]) -> Iterator[tuple[BrokerAddress, list[Key]]]:
-        led: dict[BrokerAddress, list[Key]] = {}
+    def _by_leader(
+        self, keys: Iterable[TopicPartition]
+    ) -> Iterator[tuple[BrokerAddress, list[TopicPartition]]]:
+        led: dict[BrokerAddress, list[TopicPartition]] = {}
         for key in sorted(keys):
             if key in self._leaders:
                 led.setdefault(self._leaders[key], []).append(key)
@@ -165,7 +174,7 @@ class Leaders:
             return
         brokers = {broker.node_id: broker for broker in self._cluster.brokers()}
         self._leaders.clear()
-        known: set[Key] = set()
+        known: set[TopicPartition] = set()
         unsure: set[str] = set()
         for topic in self._cluster.topics(sorted({topic for topic, _ in self._keys})):
             if topic.error_code and topic.error_code not in _GONE:

@@ -9,18 +9,19 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, TypeVar
 
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import TopicPartition as LibraryPartition
 from confluent_kafka.admin import AdminClient
 
 from headrace.client.errors import UnknownSetting
 from headrace.client.setting_names import LIBRARY_BOTH
+from headrace.protocol.partitions import TopicPartition
 from headrace.timing.durations import duration_ms, is_duration
 
 PAUSE_SECONDS = 0.1
 # What ListOffsets takes in place of a time.
 _LATEST, _EARLIEST = -1, -2
 
-Place = tuple[str, int]
 T = TypeVar("T")
 
 _PASSING = (
@@ -119,22 +120,24 @@ class Offsets:
         self._config = config
         self.timeout_s = timeout_s
 
-    def oldest(self, places: Iterable[Place]) -> dict[Place, int]:
+    def oldest(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The first offset of each."""
         return self._list(places, _EARLIEST)
 
-    def ends(self, places: Iterable[Place]) -> dict[Place, int]:
+    def ends(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The offset after the last record of each that may be read."""
         return self._list(places, _LATEST)
 
-    def since(self, places: Iterable[Place], time_ms: int) -> dict[Place, int]:
+    def since(self, places: Iterable[TopicPartition], time_ms: int) -> dict[TopicPartition, int]:
         """The first offset of each with a record since the time; the end if there is none."""
         asked = list(places)
         ends = self.ends(asked)
         found = self._list(asked, max(0, time_ms))
         return {place: ends[place] if found[place] < 0 else found[place] for place in asked}
 
-    def at(self, places: Iterable[Place], start: Start, now_ms: int) -> dict[Place, int]:
+    def at(
+        self, places: Iterable[TopicPartition], start: Start, now_ms: int
+    ) -> dict[TopicPartition, int]:
         """Where a beginning is in each."""
         if start.kind == "earliest":
             return self.oldest(places)
@@ -142,9 +145,9 @@ class Offsets:
             return self.ends(places)
         return self.since(places, start.since_ms(now_ms))
 
-    def committed(self, places: Iterable[Place]) -> list[Any]:
+    def committed(self, places: Iterable[TopicPartition]) -> list[Any]:
         """TopicPartitions with what the group has committed: offset and metadata."""
-        asked = [TopicPartition(*place) for place in places]
+        asked = [LibraryPartition(*place) for place in places]
         if not asked:
             return []
         return self.insist(lambda: self._client.committed(asked, timeout=self.timeout_s))
@@ -179,8 +182,8 @@ class Offsets:
                     raise
             time.sleep(PAUSE_SECONDS)
 
-    def _list(self, places: Iterable[Place], time_ms: int) -> dict[Place, int]:
-        asked = [TopicPartition(*place, time_ms) for place in places]
+    def _list(self, places: Iterable[TopicPartition], time_ms: int) -> dict[TopicPartition, int]:
+        asked = [LibraryPartition(*place, time_ms) for place in places]
         if not asked:
             return {}
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.handlers.engine import Engine, is_away
 from headrace.handlers.lanes import Record, Track
+from headrace.protocol.partitions import TopicPartition
 
 if TYPE_CHECKING:
     from headrace.client.consumer import Consumer
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 STORE_WAIT_SECONDS = 60.0
 STORE_PAUSE_SECONDS = 0.5
 
-Place = tuple[str, int]
 
 _log = logging.getLogger("headrace.handlers")
 
@@ -30,7 +30,7 @@ class Assignment:
     def __init__(
         self, engine: Engine, consumer: Consumer, parts: Parts, stop: threading.Event
     ) -> None:
-        self.tracks: dict[Place, Track] = {}
+        self.tracks: dict[TopicPartition, Track] = {}
         self._engine = engine
         self._spec = engine.spec
         self._consumer = consumer
@@ -46,8 +46,8 @@ class Assignment:
         """Begin with partitions; returns them, with the offset to start from where it is known."""
         given = list(partitions)
         places = [(partition.topic, partition.partition) for partition in given]
-        epochs: dict[Place, int] = {}
-        bases: dict[Place, int] = {}
+        epochs: dict[TopicPartition, int] = {}
+        bases: dict[TopicPartition, int] = {}
         if self._spec.once == "offsets":
             offsets = self._parts.need_store("once='offsets'").offsets
             kept = self.ask(lambda: offsets.load(self._spec.group, places))
@@ -136,7 +136,7 @@ class Assignment:
             places = {(track.topic, track.partition): at for track, at in moved.items()}
             self._send_commit(places, wait)
 
-    def stuck(self, messages_max: int) -> set[Place]:
+    def stuck(self, messages_max: int) -> set[TopicPartition]:
         """Partitions where more than so many messages lie behind an unfinished one."""
         with self._engine.lock:
             return {
@@ -145,7 +145,7 @@ class Assignment:
                 if track.progress.unsafe - track.messages > messages_max
             }
 
-    def _send_commit(self, places: dict[Place, int], wait: bool) -> None:
+    def _send_commit(self, places: dict[TopicPartition, int], wait: bool) -> None:
         from confluent_kafka import KafkaException
 
         try:

@@ -8,18 +8,17 @@ from typing import TYPE_CHECKING, Any
 from headrace.handlers.lanes import Record, Track
 from headrace.handlers.progress import NO_FLOOR
 from headrace.large.records import LargeRecord
+from headrace.protocol.partitions import TopicPartition
 
 if TYPE_CHECKING:
     from headrace.handlers.context import Parts
-
-Place = tuple[str, int]
 
 
 class Incoming:
     """The large messages of one session; used by the runner's thread alone."""
 
     def __init__(
-        self, parts: Parts, settings: Mapping[str, Any], tracks: Mapping[Place, Track]
+        self, parts: Parts, settings: Mapping[str, Any], tracks: Mapping[TopicPartition, Track]
     ) -> None:
         """`settings` are those of the handler's own consumer."""
         from headrace.client.settings import translate
@@ -66,7 +65,7 @@ class Incoming:
         if self._has_floors:
             self._set_floors()
 
-    def forget(self, places: Iterable[Place]) -> None:
+    def forget(self, places: Iterable[TopicPartition]) -> None:
         """These partitions are not read any more, or from another place."""
         self._receiver.forget(places)
 

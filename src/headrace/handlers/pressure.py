@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
+from headrace.protocol.partitions import TopicPartition
+
 # Pausing throws away what the client has fetched ahead, so a short wait comes first.
 GRACE_MS = 50
 HOT_PARTITIONS = 8
 
 # Topic and partition.
-Place = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +50,10 @@ class Plan:
     When `all_rest`, a poll brings nothing, but it keeps the group's membership.
     """
 
-    pause: frozenset[Place]
-    resume: frozenset[Place]
+    pause: frozenset[TopicPartition]
+    resume: frozenset[TopicPartition]
     room: int
-    over: frozenset[Place]
+    over: frozenset[TopicPartition]
     all_rest: bool = False
 
 
@@ -62,10 +63,10 @@ class Gate:
     def __init__(self, limits: Limits, strict: bool = False) -> None:
         self.limits = limits
         self._strict = strict
-        self._resting: set[Place] = set()
-        self._over_since_ms: dict[Place, int] = {}
+        self._resting: set[TopicPartition] = set()
+        self._over_since_ms: dict[TopicPartition, int] = {}
 
-    def forget(self, places: Iterable[Place]) -> None:
+    def forget(self, places: Iterable[TopicPartition]) -> None:
         """These were taken away; if they come again, they do not rest."""
         self._resting.difference_update(places)
 
@@ -87,10 +88,10 @@ class Gate:
 
     def plan(
         self,
-        loads: Mapping[Place, Load],
+        loads: Mapping[TopicPartition, Load],
         elapsed_ms: int,
         now_ms: int,
-        stuck: Collection[Place] = (),
+        stuck: Collection[TopicPartition] = (),
     ) -> Plan:
         """Partitions over their mark rest after a grace, and go on at half of it.
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from headrace.client.groups import Key
 from headrace.client.leaders import Leaders
 from headrace.lag.first_records import First, FirstRecords, Spot
 from headrace.lag.places import Bounds
 from headrace.lag.timeline import Timeline
+from headrace.protocol.partitions import TopicPartition
 
 # A group in a partition.
-Subject = tuple[str, Key]
+Subject = tuple[str, TopicPartition]
 
 
 class Ages:
@@ -23,14 +23,14 @@ class Ages:
 
     def __init__(self) -> None:
         self._firsts = FirstRecords()
-        self._timelines: dict[Key, Timeline] = {}
+        self._timelines: dict[TopicPartition, Timeline] = {}
         self._spots: dict[Subject, Spot] = {}
 
     def find(
         self,
         leaders: Leaders,
         lagging: Mapping[Subject, int],
-        bounds: Mapping[Key, Bounds],
+        bounds: Mapping[TopicPartition, Bounds],
         at_ms: int,
     ) -> dict[Subject, First]:
         """The first record of each group that is behind, by the place where the group is."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from headrace.client.groups import Key
 from headrace.client.leaders import Isolation, Leaders
 from headrace.lag.places import Bounds
+from headrace.protocol.partitions import TopicPartition
 
 # Most batches are smaller, and of most partitions one batch is all that is read.
 BYTES_EACH = 64 << 10
@@ -15,7 +15,7 @@ BYTES_EACH = 64 << 10
 ROUNDS_MAX = 4
 
 # A partition and an offset in it.
-Spot = tuple[Key, int]
+Spot = tuple[TopicPartition, int]
 
 
 @dataclass(slots=True)
@@ -38,7 +38,7 @@ class FirstRecords:
         self._known: dict[Spot, First] = {}
 
     def find(
-        self, leaders: Leaders, spots: Iterable[Spot], bounds: Mapping[Key, Bounds]
+        self, leaders: Leaders, spots: Iterable[Spot], bounds: Mapping[TopicPartition, Bounds]
     ) -> dict[Spot, First]:
         """What is known of each spot after a look; one whose leader is away may have no news."""
         self._known = {spot: self._known.get(spot) or First(spot[1]) for spot in spots}
@@ -57,13 +57,13 @@ class FirstRecords:
         return self._known
 
 
-def _isolation(spot: Spot, bounds: Mapping[Key, Bounds]) -> Isolation:
+def _isolation(spot: Spot, bounds: Mapping[TopicPartition, Bounds]) -> Isolation:
     """Who is past the last stable offset reads uncommitted records."""
     key, offset = spot
     return Isolation.COMMITTED if offset <= bounds[key].stable else Isolation.UNCOMMITTED
 
 
-def _end(spot: Spot, bounds: Mapping[Key, Bounds]) -> int:
+def _end(spot: Spot, bounds: Mapping[TopicPartition, Bounds]) -> int:
     found = bounds[spot[0]]
     return found.stable if spot[1] <= found.stable else found.end
 

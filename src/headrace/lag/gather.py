@@ -10,7 +10,6 @@ from dataclasses import replace
 from headrace.client.clock import Clock
 from headrace.client.cluster import Cluster
 from headrace.client.dead_letters import ERROR_HEADER, RESENT_HEADER, SUFFIX
-from headrace.client.groups import Key
 from headrace.client.leaders import EARLIEST, LATEST, Leaders
 from headrace.client.message import find_header
 from headrace.lag.meter import Meter
@@ -24,6 +23,7 @@ from headrace.lag.snapshot import (
     Snapshot,
     compare,
 )
+from headrace.protocol.partitions import TopicPartition
 from headrace.protocol.records import Record
 
 EVERY_MS = 250
@@ -78,7 +78,9 @@ def gather(
     )
 
 
-def _inflows(leaders: Leaders, keys: list[Key], now_ms: int) -> dict[Key, Inflow]:
+def _inflows(
+    leaders: Leaders, keys: list[TopicPartition], now_ms: int
+) -> dict[TopicPartition, Inflow]:
     """How fast records came in, by their times."""
     starts, ends = leaders.offsets(keys, EARLIEST), leaders.offsets(keys, LATEST)
     recent = leaders.offsets(keys, now_ms - RECENT_MS)
@@ -121,7 +123,7 @@ def _sample(leaders: Leaders, lagging: list[PartitionLag]) -> Sample | None:
 
 
 def _failures(
-    leaders: Leaders, keys: Iterable[Key], now_ms: int, waiting: Mapping[str, Failures]
+    leaders: Leaders, keys: Iterable[TopicPartition], now_ms: int, waiting: Mapping[str, Failures]
 ) -> tuple[Failures, ...]:
     """What has failed lately, by the dead letters in their topics and by the store."""
     keys = list(keys)

@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from headrace.client.cluster import BrokerAddress, Cluster
-from headrace.client.groups import CLASSIC, GroupRow, Key
+from headrace.client.groups import CLASSIC, GroupRow
 from headrace.lag.places import MemberView
 from headrace.protocol.api.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
@@ -28,6 +28,7 @@ from headrace.protocol.logs.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
 )
+from headrace.protocol.partitions import TopicPartition
 from headrace.protocol.primitives import ProtocolError
 
 # What the members of a classic group say to each other, unless they are no consumers (Connect).
@@ -132,7 +133,7 @@ def _subscribed(metadata: bytes) -> frozenset[str]:
     return frozenset(topic for read in _embedded(_SUBSCRIPTION, metadata) for topic in read.topics)
 
 
-def _owned(assignment: bytes) -> frozenset[Key]:
+def _owned(assignment: bytes) -> frozenset[TopicPartition]:
     return frozenset(
         (row.topic, number)
         for read in _embedded(_ASSIGNMENT, assignment)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from headrace.client.clock import Clock
 from headrace.client.cluster import Cluster, CoordinatorOf
-from headrace.client.groups import MARKERS, GroupRow, Key, list_groups, read_committed
+from headrace.client.groups import MARKERS, GroupRow, list_groups, read_committed
 from headrace.client.leaders import EARLIEST, LATEST, Isolation, Leaders
 from headrace.lag.ages import Ages, Subject
 from headrace.lag.first_records import First
@@ -28,6 +28,7 @@ from headrace.protocol.api.describe_share_group_offsets import (
     DescribeShareGroupOffsetsResponse,
 )
 from headrace.protocol.errors import ErrorCode, KafkaError
+from headrace.protocol.partitions import TopicPartition
 
 # A group that these are said of is left out, and the others are measured.
 _OF_ONE_GROUP = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.GROUP_AUTHORIZATION_FAILED)
@@ -114,7 +115,7 @@ class Meter:
         except OSError:
             return True
 
-    def _places(self, row: GroupRow) -> dict[Key, Place] | None:
+    def _places(self, row: GroupRow) -> dict[TopicPartition, Place] | None:
         """Where a group is; None if it cannot be asked, most often because it is gone by now."""
         try:
             if row.type == SHARE:
@@ -128,7 +129,7 @@ class Meter:
         return {key: Place(offset) for key, offset in committed.items()}
 
 
-def read_bounds(leaders: Leaders, keys: Iterable[Key]) -> dict[Key, Bounds]:
+def read_bounds(leaders: Leaders, keys: Iterable[TopicPartition]) -> dict[TopicPartition, Bounds]:
     """What partitions hold; one that is gone, or whose leader is away, is left out."""
     keys = set(keys)
     starts = leaders.offsets(keys, EARLIEST)
@@ -141,7 +142,7 @@ def read_bounds(leaders: Leaders, keys: Iterable[Key]) -> dict[Key, Bounds]:
     }
 
 
-def _share_places(cluster: Cluster, group: str) -> dict[Key, Place]:
+def _share_places(cluster: Cluster, group: str) -> dict[TopicPartition, Place]:
     """Where a share group begins in its partitions: the oldest record not done (KIP-932)."""
     request = DescribeShareGroupOffsetsRequest(
         groups=[DescribeShareGroupOffsetsRequestGroup(group_id=group, topics=None)]
@@ -164,7 +165,7 @@ def _share_places(cluster: Cluster, group: str) -> dict[Key, Place]:
     }
 
 
-def _owners(described: Described | None) -> dict[Key, str]:
+def _owners(described: Described | None) -> dict[TopicPartition, str]:
     members = described.members if described is not None else ()
     return {key: member.id for member in members for key in member.owned}
 
@@ -195,7 +196,7 @@ def _group(
 
 
 def _partition(
-    key: Key,
+    key: TopicPartition,
     committed: int | None,
     bounds: Bounds | None,
     verdict: Verdict,

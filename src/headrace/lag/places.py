@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from headrace.client.groups import EMPTY_STATES, Key
+from headrace.client.groups import EMPTY_STATES
+from headrace.protocol.partitions import TopicPartition
 
 
 class Bounds(NamedTuple):
@@ -87,7 +88,7 @@ class PartitionLag:
     member: str | None = None
 
     @property
-    def key(self) -> Key:
+    def key(self) -> TopicPartition:
         return self.topic, self.partition
 
 
@@ -101,7 +102,7 @@ class MemberView:
     instance: str | None = None
     topics: frozenset[str] = frozenset()
     """What it has subscribed to, where the group's protocol says so."""
-    owned: frozenset[Key] = frozenset()
+    owned: frozenset[TopicPartition] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import NamedTuple
 
-from headrace.client.groups import Key
 from headrace.lag.places import GroupLag, PartitionLag
+from headrace.protocol.partitions import TopicPartition
 
 # What came in lately is compared with what came in before that.
 RECENT_SECONDS = 300
@@ -34,7 +34,7 @@ class Inflow(NamedTuple):
 class Sample(NamedTuple):
     """Records that the group has still to read in one partition, by key."""
 
-    key: Key
+    key: TopicPartition
     looked_at: int
     distinct: int
     top: tuple[tuple[str, int], ...]
@@ -63,13 +63,13 @@ class Snapshot:
     group: GroupLag
     watched_s: float = 0.0
     looks: int = 1
-    flows: Mapping[Key, Flow] = field(default_factory=dict)
+    flows: Mapping[TopicPartition, Flow] = field(default_factory=dict)
     rebalances: int = 0
     """How often members or their partitions were others than at the look before."""
     unsettled: int = 0
     """How many looks found it in the middle of a rebalance."""
     topic_partitions: Mapping[str, int] = field(default_factory=dict)
-    inflows: Mapping[Key, Inflow] = field(default_factory=dict)
+    inflows: Mapping[TopicPartition, Inflow] = field(default_factory=dict)
     sample: Sample | None = None
     failures: tuple[Failures, ...] = ()
 

@@ -21,13 +21,13 @@ from headrace.large.reassembly import Limits, Open, Reassembly
 from headrace.large.records import LargeRecord
 from headrace.large.spool import Room, Spool
 from headrace.large.states import Kind
+from headrace.protocol.partitions import TopicPartition
 
 if TYPE_CHECKING:
     from headrace.client.clock import Clock
     from headrace.large.claims import Claims
     from headrace.telemetry.alarms import Alarms
 
-Place = tuple[str, int]
 # The records of a partition between two offsets.
 Recall = Callable[[str, int, int, int], Iterator[Any]]
 
@@ -70,7 +70,7 @@ class LargeReceiver:
         self._recall = recall
         self._alarms = alarms
         self._clock = clock
-        self._partitions: dict[Place, _Partition] = {}
+        self._partitions: dict[TopicPartition, _Partition] = {}
         # What the last call could not end.
         self._admitted: list[Any] = []
         self._waiting: list[Any] = []
@@ -100,7 +100,7 @@ class LargeReceiver:
         found, self._admitted = self._admitted, []
         return found
 
-    def floors(self) -> dict[Place, int]:
+    def floors(self) -> dict[TopicPartition, int]:
         """Where a reader would have to start again, of partitions with unfinished messages."""
         return {
             place: floor
@@ -121,7 +121,7 @@ class LargeReceiver:
                     partition.drop(message.id)
                     self._ring_incomplete(place, message, now_ms)
 
-    def forget(self, places: Iterable[Place]) -> None:
+    def forget(self, places: Iterable[TopicPartition]) -> None:
         """These partitions are not read any more, or from another place."""
         gone = set(places)
         for place in gone:
@@ -250,7 +250,7 @@ class LargeReceiver:
         )
         return BrokenBody(f"a large message is broken: {reason}")
 
-    def _ring_incomplete(self, place: Place, message: Open, now_ms: int) -> None:
+    def _ring_incomplete(self, place: TopicPartition, message: Open, now_ms: int) -> None:
         topic, number = place
         self._alarms.ring(
             "large-incomplete",

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
+from headrace.protocol.partitions import TopicPartition
 from headrace.store.errors import Fenced, StoreError
 from headrace.store.transaction import Transaction
-
-TopicPartition = tuple[str, int]
 
 _SAVE = (
     "UPDATE headrace_offsets SET next_offset = {0}, at_ms = {0} "

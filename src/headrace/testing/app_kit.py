@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 from headrace.client.message import Message
 from headrace.handlers.dead_letters import replay
+from headrace.protocol.partitions import TopicPartition
 from headrace.testing.broker_thread import BrokerThread
 from headrace.testing.clock import VirtualClock
 from headrace.testing.kit_services import KitServices
-from headrace.testing.topics import Place, Topics
+from headrace.testing.topics import Topics
 from headrace.timing.durations import duration_ms
 
 if TYPE_CHECKING:
@@ -219,9 +220,9 @@ class RunningApp:
                 if time.monotonic() > give_up_at:
                     raise TimeoutError(f"{name} was not ready in {START_SECONDS:g} s")
 
-    def _behind(self) -> dict[Place, tuple[int, int]]:
+    def _behind(self) -> dict[TopicPartition, tuple[int, int]]:
         """Partitions that are not read to their end: how far, and their end."""
-        behind: dict[Place, tuple[int, int]] = {}
+        behind: dict[TopicPartition, tuple[int, int]] = {}
         for runner in self.app.runners:
             ends = self.topics.ends(self._places(runner.spec.topics))
             positions = runner.positions()
@@ -241,7 +242,7 @@ class RunningApp:
                 behind[table.topic, -1] = table.records, end
         return behind
 
-    def _places(self, topics: Iterable[str]) -> list[Place]:
+    def _places(self, topics: Iterable[str]) -> list[TopicPartition]:
         for topic in topics:
             if topic not in self._partitions:
                 self._partitions[topic] = self.topics.partitions(topic)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException
+from confluent_kafka import TopicPartition as LibraryPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from headrace.client.message import Message
+from headrace.protocol.partitions import TopicPartition
 
 TIMEOUT_SECONDS = 30.0
-
-Place = tuple[str, int]
 
 
 class Topics:
@@ -48,9 +48,9 @@ class Topics:
         found = self._admin.list_topics(timeout=TIMEOUT_SECONDS).topics.get(topic)
         return [] if found is None else sorted(found.partitions)
 
-    def ends(self, places: Iterable[Place]) -> dict[Place, int]:
+    def ends(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The offset after the last record of partitions."""
-        asked = {TopicPartition(*place): OffsetSpec.latest() for place in places}
+        asked = {LibraryPartition(*place): OffsetSpec.latest() for place in places}
         if not asked:
             return {}
         found = self._admin.list_offsets(asked)
@@ -72,7 +72,7 @@ class Topics:
         )
         messages: list[Message] = []
         try:
-            consumer.assign([TopicPartition(topic, part, OFFSET_BEGINNING) for part in unread])
+            consumer.assign([LibraryPartition(topic, part, OFFSET_BEGINNING) for part in unread])
             while unread:
                 record = consumer.poll(TIMEOUT_SECONDS)
                 if record is None:

@@ -7,7 +7,6 @@ from headrace.coordinator.transactions.coordinator import TransactionCoordinator
 from headrace.coordinator.transactions.effects import Ending, Producer, Result, Timer
 from headrace.coordinator.transactions.records import (
     NO_PRODUCER_ID,
-    TopicPartition,
     Transaction,
     TransactionChange,
     decode,
@@ -15,6 +14,7 @@ from headrace.coordinator.transactions.records import (
 )
 from headrace.coordinator.transactions.settings import TransactionSettings
 from headrace.protocol.errors import ErrorCode
+from headrace.protocol.partitions import TopicPartition
 
 ID = "tx"
 P0: TopicPartition = ("t", 0)

@@ -11,14 +11,10 @@ from tests.coordinator.transactions.stage import ID, P0, P1, TIMEOUT_MS, V1, V2,
 
 from headrace.coordinator.transactions.coordinator import EPOCH_MAX
 from headrace.coordinator.transactions.effects import NO_PRODUCER, Ending, Producer
-from headrace.coordinator.transactions.records import (
-    NO_TIMESTAMP,
-    TopicPartition,
-    Transaction,
-    TransactionChange,
-)
+from headrace.coordinator.transactions.records import NO_TIMESTAMP, Transaction, TransactionChange
 from headrace.coordinator.transactions.states import IDLE, OPEN, SETTLING, State
 from headrace.protocol.errors import ErrorCode
+from headrace.protocol.partitions import TopicPartition
 
 PLACES: tuple[TopicPartition, ...] = (P0, P1, ("__consumer_offsets", 3))
 

@@ -16,7 +16,6 @@ from headrace.broker.registry import handles
 from headrace.coordinator.effects import Now
 from headrace.coordinator.transactions.coordinator import BUMPING_VERSION, TransactionCoordinator
 from headrace.coordinator.transactions.effects import Producer, Result
-from headrace.coordinator.transactions.records import TopicPartition
 from headrace.protocol.api.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
@@ -26,6 +25,7 @@ from headrace.protocol.api.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 from headrace.protocol.errors import ErrorCode, KafkaError
+from headrace.protocol.partitions import TopicPartition
 
 if TYPE_CHECKING:
     from headrace.broker.context import Context

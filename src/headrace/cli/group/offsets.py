@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headrace.cli.common.connection import REQUEST_TIMEOUT_SECONDS
-from headrace.client.groups import Key
+from headrace.protocol.partitions import TopicPartition
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
@@ -19,7 +19,7 @@ class Bounds(NamedTuple):
     end: int
 
 
-def read_bounds(admin: AdminClient, keys: Iterable[Key]) -> dict[Key, Bounds]:
+def read_bounds(admin: AdminClient, keys: Iterable[TopicPartition]) -> dict[TopicPartition, Bounds]:
     """First and next offset of partitions; those that are not there any more are left out."""
     from confluent_kafka.admin import OffsetSpec
 
@@ -29,20 +29,25 @@ def read_bounds(admin: AdminClient, keys: Iterable[Key]) -> dict[Key, Bounds]:
     return {key: Bounds(starts[key], ends[key]) for key in keys if key in starts and key in ends}
 
 
-def read_offsets_at(admin: AdminClient, keys: Iterable[Key], time_ms: int) -> dict[Key, int]:
+def read_offsets_at(
+    admin: AdminClient, keys: Iterable[TopicPartition], time_ms: int
+) -> dict[TopicPartition, int]:
     """The first offset at that time or later; -1 where every record is older."""
     from confluent_kafka.admin import OffsetSpec
 
     return _list_offsets(admin, list(keys), OffsetSpec.for_timestamp(time_ms))
 
 
-def _list_offsets(admin: AdminClient, keys: list[Key], spec: Any) -> dict[Key, int]:
-    from confluent_kafka import KafkaError, KafkaException, TopicPartition
+def _list_offsets(
+    admin: AdminClient, keys: list[TopicPartition], spec: Any
+) -> dict[TopicPartition, int]:
+    from confluent_kafka import KafkaError, KafkaException
+    from confluent_kafka import TopicPartition as LibraryPartition
 
     if not keys:
         return {}
     futures = admin.list_offsets(
-        {TopicPartition(*key): spec for key in keys}, request_timeout=REQUEST_TIMEOUT_SECONDS
+        {LibraryPartition(*key): spec for key in keys}, request_timeout=REQUEST_TIMEOUT_SECONDS
     )
     gone = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION)
     offsets = {}

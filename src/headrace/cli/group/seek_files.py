@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from headrace.cli.common.errors import CliError
-from headrace.client.groups import Key
+from headrace.protocol.partitions import TopicPartition
 
 FORMS = (
     "lines are topic,partition,offset or group,topic,partition,offset; JSON is a list of objects "
@@ -17,7 +17,7 @@ FORMS = (
 )
 
 
-def read_places(path: Path, group: str) -> dict[Key, int]:
+def read_places(path: Path, group: str) -> dict[TopicPartition, int]:
     """The places of a group in a file; lines that name another group are not its own."""
     try:
         text = path.read_text(encoding="utf-8")
@@ -34,7 +34,7 @@ def read_places(path: Path, group: str) -> dict[Key, int]:
     return places
 
 
-def write_places(path: Path, places: Mapping[Key, int]) -> None:
+def write_places(path: Path, places: Mapping[TopicPartition, int]) -> None:
     """Write places so that `--to file:PATH` reads them back; JSON if the name says so."""
     if path.suffix == ".json":
         rows = [
@@ -54,8 +54,8 @@ def write_places(path: Path, places: Mapping[Key, int]) -> None:
         raise CliError(f"cannot write {path}: {problem.strerror}") from None
 
 
-def _read_csv(text: str, group: str) -> dict[Key, int]:
-    places: dict[Key, int] = {}
+def _read_csv(text: str, group: str) -> dict[TopicPartition, int]:
+    places: dict[TopicPartition, int] = {}
     for number, line in enumerate(csv.reader(io.StringIO(text)), 1):
         if not line:
             continue
@@ -68,9 +68,9 @@ def _read_csv(text: str, group: str) -> dict[Key, int]:
     return places
 
 
-def _read_json(text: str, group: str) -> dict[Key, int]:
+def _read_json(text: str, group: str) -> dict[TopicPartition, int]:
     rows = json.loads(text)
-    places: dict[Key, int] = {}
+    places: dict[TopicPartition, int] = {}
     for number, row in enumerate(rows, 1):
         if not isinstance(row, dict):
             raise ValueError(f"entry {number} is no object")
@@ -83,7 +83,11 @@ def _read_json(text: str, group: str) -> dict[Key, int]:
 
 
 def _put(
-    places: dict[Key, int], topic: str, partition: str | int, offset: str | int, where: str
+    places: dict[TopicPartition, int],
+    topic: str,
+    partition: str | int,
+    offset: str | int,
+    where: str,
 ) -> None:
     try:
         key, place = (topic, int(partition)), int(offset)

@@ -17,8 +17,9 @@ from headrace.cli.group.seek_files import read_places
 from headrace.cli.group.seek_target import Kind, Target
 from headrace.client.cluster import Cluster
 from headrace.client.group_offsets import commit
-from headrace.client.groups import Key, read_committed
+from headrace.client.groups import read_committed
 from headrace.protocol.errors import ErrorCode, KafkaError
+from headrace.protocol.partitions import TopicPartition
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
@@ -35,7 +36,7 @@ OCCUPIED = (
 class Move:
     """One partition's way: the place that the group has, if any, and the one that it gets."""
 
-    key: Key
+    key: TopicPartition
     old: int | None
     new: int | None
     end: int | None = None
@@ -99,19 +100,19 @@ def has_members(group: str) -> CliError:
     )
 
 
-def changes(plan: list[Move]) -> dict[Key, int]:
+def changes(plan: list[Move]) -> dict[TopicPartition, int]:
     """The places of a plan that are not yet the group's."""
     return {move.key: move.new for move in plan if move.new is not None and move.new != move.old}
 
 
-def places(plan: list[Move]) -> dict[Key, int]:
+def places(plan: list[Move]) -> dict[TopicPartition, int]:
     """All places of a plan, as a file keeps them."""
     return {move.key: move.new for move in plan if move.new is not None}
 
 
 def _given_places(
-    cluster: Cluster, group: str, target: Target, committed: dict[Key, int]
-) -> dict[Key, int] | None:
+    cluster: Cluster, group: str, target: Target, committed: dict[TopicPartition, int]
+) -> dict[TopicPartition, int] | None:
     """Places that are given one by one; None if they follow from the partitions."""
     if target.kind is Kind.FILE:
         return read_places(Path(target.name), group)
@@ -127,8 +128,11 @@ def _given_places(
 
 
 def _partitions(
-    admin: AdminClient, selection: Selection, places: Mapping[Key, int], whole_topics: bool
-) -> list[Key]:
+    admin: AdminClient,
+    selection: Selection,
+    places: Mapping[TopicPartition, int],
+    whole_topics: bool,
+) -> list[TopicPartition]:
     """What was selected, else where there are places; whole topics where any place will do.
 
     A partition without a commit would be read from wherever its reader's settings say, so a seek
@@ -138,7 +142,7 @@ def _partitions(
         name: sorted(topic.partitions)
         for name, topic in admin.list_topics(timeout=REQUEST_TIMEOUT_SECONDS).topics.items()
     }
-    keys: set[Key] = set()
+    keys: set[TopicPartition] = set()
     for topic, numbers in selection.items():
         if topic not in known:
             near = difflib.get_close_matches(topic, known, n=1)
@@ -160,7 +164,12 @@ def _partitions(
 
 
 def _move(
-    key: Key, old: int | None, bounds: Bounds, target: Target, given: int | None, at_time: int
+    key: TopicPartition,
+    old: int | None,
+    bounds: Bounds,
+    target: Target,
+    given: int | None,
+    at_time: int,
 ) -> Move:
     note = ""
     match target.kind:

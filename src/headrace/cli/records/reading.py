@@ -15,12 +15,11 @@ from headrace.cli.common.errors import CliError
 from headrace.cli.common.output import quiet_pipe
 from headrace.cli.records.formats import Formatter
 from headrace.cli.records.positions import Positions, resolve
+from headrace.protocol.partitions import TopicPartition
 
 METADATA_TIMEOUT_SECONDS = 30.0
 POLL_SECONDS = 0.1
 BATCH_RECORDS = 1000
-
-Key = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,8 +42,8 @@ class Consumption:
         self._options = options
         self._consumer = consumer
         self._out = out
-        self._open: set[Key] = set()
-        self._ends: dict[Key, int] = {}
+        self._open: set[TopicPartition] = set()
+        self._ends: dict[TopicPartition, int] = {}
         self._printed = 0
         self._done = options.count == 0
 
@@ -60,12 +59,12 @@ class Consumption:
                 list(self._options.topics), on_assign=self._assigned, on_revoke=self._revoked
             )
             return
-        from confluent_kafka import TopicPartition
+        from confluent_kafka import TopicPartition as LibraryPartition
 
         partitions = self._find_partitions()
         starts, self._ends = resolve(self._consumer, partitions, self._options.positions)
         self._open = {key for key in partitions if starts[key] < self._ends.get(key, 1 << 63)}
-        self._consumer.assign([TopicPartition(*key, starts[key]) for key in self._open])
+        self._consumer.assign([LibraryPartition(*key, starts[key]) for key in self._open])
         self._done = self._done or not self._open
 
     def run(self) -> None:
@@ -100,7 +99,7 @@ class Consumption:
         if self._options.count is not None and self._printed >= self._options.count:
             self._done = True
 
-    def _on_event(self, key: Key, message: Any, error: Any) -> None:
+    def _on_event(self, key: TopicPartition, message: Any, error: Any) -> None:
         from confluent_kafka import KafkaError, KafkaException
 
         if error.code() == KafkaError._PARTITION_EOF:
@@ -110,7 +109,7 @@ class Consumption:
         elif error.fatal() or not error.retriable():
             raise KafkaException(error)
 
-    def _finish(self, key: Key) -> None:
+    def _finish(self, key: TopicPartition) -> None:
         self._open.discard(key)
         self._done = self._done or not self._open
 
@@ -120,9 +119,9 @@ class Consumption:
     def _revoked(self, _consumer: Any, partitions: list[Any]) -> None:
         self._open -= {(partition.topic, partition.partition) for partition in partitions}
 
-    def _find_partitions(self) -> list[Key]:
+    def _find_partitions(self) -> list[TopicPartition]:
         known = self._consumer.list_topics(timeout=METADATA_TIMEOUT_SECONDS).topics
-        found: list[Key] = []
+        found: list[TopicPartition] = []
         for topic in self._options.topics:
             if topic not in known:
                 near = difflib.get_close_matches(topic, known, n=1)

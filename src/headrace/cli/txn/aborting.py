@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace.cli.common.errors import CliError
-from headrace.cli.txn.transactions import Key, Transaction, list_transactions, read_producers
+from headrace.cli.txn.transactions import Transaction, list_transactions, read_producers
 from headrace.client.cluster import Cluster, CoordinatorOf
 from headrace.protocol.api.describe_producers import ProducerState
 from headrace.protocol.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -13,6 +13,7 @@ from headrace.protocol.api.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+from headrace.protocol.partitions import TopicPartition
 
 DEFAULT_TIMEOUT_MS = 60_000
 
@@ -43,7 +44,7 @@ def fence(cluster: Cluster, found: Transaction) -> int:
     return answer.producer_epoch
 
 
-def find_producer(cluster: Cluster, key: Key, start_offset: int) -> ProducerState:
+def find_producer(cluster: Cluster, key: TopicPartition, start_offset: int) -> ProducerState:
     """The producer whose open transaction starts at that offset."""
     producers = read_producers(cluster, [key])
     if key not in producers:
@@ -58,7 +59,7 @@ def find_producer(cluster: Cluster, key: Key, start_offset: int) -> ProducerStat
     return opened[start_offset]
 
 
-def check_hanging(cluster: Cluster, key: Key, producer: ProducerState) -> None:
+def check_hanging(cluster: Cluster, key: TopicPartition, producer: ProducerState) -> None:
     """Refuse to abort a part of a transaction that its coordinator may yet commit."""
     for known in list_transactions(cluster, producer_ids=[producer.producer_id]):
         if known.is_open and key in known.partitions:
@@ -68,7 +69,7 @@ def check_hanging(cluster: Cluster, key: Key, producer: ProducerState) -> None:
             )
 
 
-def write_marker(cluster: Cluster, key: Key, producer: ProducerState) -> None:
+def write_marker(cluster: Cluster, key: TopicPartition, producer: ProducerState) -> None:
     """Have the leader end a producer's transaction in one partition, as a coordinator would."""
     topic, partition = key
     marker = WritableTxnMarker(

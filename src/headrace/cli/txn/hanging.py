@@ -9,10 +9,11 @@ from __future__ import annotations
 from headrace.cli.common.durations import show_time
 from headrace.cli.common.errors import CliError
 from headrace.cli.common.partition_sets import Selection
-from headrace.cli.txn.transactions import Key, list_transactions, read_producers
+from headrace.cli.txn.transactions import list_transactions, read_producers
 from headrace.client.cluster import Cluster
 from headrace.protocol.api.describe_producers import ProducerState
 from headrace.protocol.errors import ErrorCode
+from headrace.protocol.partitions import TopicPartition
 
 
 def find_hanging(cluster: Cluster, selection: Selection, before_ms: int) -> list[dict[str, object]]:
@@ -43,8 +44,8 @@ def _known(cluster: Cluster, producer_ids: set[int]) -> set[tuple[str, int, int]
     }
 
 
-def _partitions(cluster: Cluster, selection: Selection) -> list[Key]:
-    keys: list[Key] = []
+def _partitions(cluster: Cluster, selection: Selection) -> list[TopicPartition]:
+    keys: list[TopicPartition] = []
     for topic in cluster.topics(selection or None):
         if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise CliError(
@@ -60,7 +61,7 @@ def _partitions(cluster: Cluster, selection: Selection) -> list[Key]:
     return keys
 
 
-def _row(key: Key, producer: ProducerState) -> dict[str, object]:
+def _row(key: TopicPartition, producer: ProducerState) -> dict[str, object]:
     return {
         "topic": key[0],
         "partition": key[1],

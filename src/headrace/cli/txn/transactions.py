@@ -26,11 +26,10 @@ from headrace.protocol.api.list_transactions import (
     ListTransactionsResponse,
 )
 from headrace.protocol.errors import ErrorCode, KafkaError
+from headrace.protocol.partitions import TopicPartition
 
 OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 IDS_PER_REQUEST = 1000
-
-Key = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +43,7 @@ class Transaction:
     coordinator: BrokerAddress
     timeout_ms: int | None = None
     started_ms: int | None = None
-    partitions: tuple[Key, ...] = ()
+    partitions: tuple[TopicPartition, ...] = ()
 
     @property
     def is_open(self) -> bool:
@@ -132,7 +131,9 @@ def _transaction(row: TransactionState, coordinator: BrokerAddress) -> Transacti
     )
 
 
-def read_producers(cluster: Cluster, keys: Iterable[Key]) -> dict[Key, list[ProducerState]]:
+def read_producers(
+    cluster: Cluster, keys: Iterable[TopicPartition]
+) -> dict[TopicPartition, list[ProducerState]]:
     """The producers that partitions remember, asked of their leaders; not of those without one."""
     wanted = set(keys)
     brokers = {broker.node_id: broker for broker in cluster.brokers()}
@@ -141,7 +142,7 @@ def read_producers(cluster: Cluster, keys: Iterable[Key]) -> dict[Key, list[Prod
         for partition in topic.partitions:
             if topic.name and (topic.name, partition.partition_index) in wanted:
                 by_leader[partition.leader_id][topic.name].append(partition.partition_index)
-    found: dict[Key, list[ProducerState]] = {}
+    found: dict[TopicPartition, list[ProducerState]] = {}
     for leader, topics in by_leader.items():
         if leader not in brokers:
             continue

@@ -29,7 +29,6 @@ from headrace.coordinator.transactions.records import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_TIMESTAMP,
-    TopicPartition,
     Transaction,
     TransactionChange,
 )
@@ -43,6 +42,7 @@ from headrace.coordinator.transactions.states import (
     moved,
 )
 from headrace.protocol.errors import ErrorCode
+from headrace.protocol.partitions import TopicPartition
 
 EPOCH_MAX = 2**15 - 1
 # The `transaction.version` from which on every end of a transaction raises the epoch (KIP-890).

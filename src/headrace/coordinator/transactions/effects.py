@@ -17,10 +17,10 @@ from typing import NamedTuple
 from headrace.coordinator.transactions.records import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
-    TopicPartition,
     TransactionChange,
 )
 from headrace.protocol.errors import ErrorCode
+from headrace.protocol.partitions import TopicPartition
 
 
 class Producer(NamedTuple):

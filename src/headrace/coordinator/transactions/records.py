@@ -5,7 +5,7 @@ A record holds all that is known of a transactional id; one without a value is a
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from headrace.coordinator.transactions.states import STATES_BY_ID, State
 from headrace.protocol.logs import (
@@ -20,6 +20,7 @@ from headrace.protocol.logs.transaction_state import (
     TransactionLogKey,
     TransactionLogValue,
 )
+from headrace.protocol.partitions import TopicPartition
 from headrace.protocol.primitives import ProtocolError
 
 TRANSACTION_KEY = 0
@@ -29,8 +30,6 @@ VALUE_VERSION = 1
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
 NO_TIMESTAMP = -1
-
-TopicPartition: TypeAlias = tuple[str, int]
 
 
 class Transaction(NamedTuple):

@@ -21,6 +21,7 @@ from headrace.protocol.api.produce import (
     TopicProduceData,
 )
 from headrace.protocol.errors import ErrorCode, KafkaError
+from headrace.protocol.partitions import TopicPartition
 from headrace.spark.errors import SinkError
 from headrace.spark.sink.record_batches import SEQUENCE_MASK, Built, Producing, finish, halves
 
@@ -32,15 +33,13 @@ REQUEST_BYTES = 4 << 20
 # The last version in which partitions do not join a transaction by being produced to (KIP-890).
 VERSION_MAX = 11
 
-Place = tuple[str, int]
-
 
 class _Asked(NamedTuple):
     """A request on its way: the connection, the request and what is in it."""
 
     wire: Wire
     request: ProduceRequest
-    places: dict[Place, bytearray]
+    places: dict[TopicPartition, bytearray]
 
 
 class Sending:
@@ -56,18 +55,18 @@ class Sending:
         self._cluster = cluster
         self._who = who
         self._name = name
-        self._sequences: dict[Place, int] = {}
-        self._leaders: dict[Place, BrokerAddress] = {}
+        self._sequences: dict[TopicPartition, int] = {}
+        self._leaders: dict[TopicPartition, BrokerAddress] = {}
         self._wires: dict[BrokerAddress, Wire] = {}
         self._turns: dict[str, int] = {}
         self._misses = 0
         # Not yet sent, then sent and not yet acknowledged.
-        self._next: dict[Place, bytearray] = {}
+        self._next: dict[TopicPartition, bytearray] = {}
         self._next_bytes = 0
         self._asked: list[_Asked] = []
-        self._again: dict[Place, bytearray] = {}
+        self._again: dict[TopicPartition, bytearray] = {}
         # What comes after a batch that is sent again in parts.
-        self._rest: dict[Place, list[bytearray]] = {}
+        self._rest: dict[TopicPartition, list[bytearray]] = {}
 
     def partitions(self, topic: str) -> int:
         """How many partitions a topic has."""
@@ -152,7 +151,7 @@ class Sending:
                 passing = error
         return passing
 
-    def _halve(self, sent: dict[Place, bytearray], place: Place) -> bool:
+    def _halve(self, sent: dict[TopicPartition, bytearray], place: TopicPartition) -> bool:
         """Let a batch go again in two parts, with the same numbers; not if it is one record."""
         parts = halves(sent[place], self._who)
         if len(parts) < 2:
@@ -162,10 +161,10 @@ class Sending:
         self._rest.setdefault(place, []).insert(0, parts[1])
         return True
 
-    def _ask(self, batches: dict[Place, bytearray]) -> Exception | None:
+    def _ask(self, batches: dict[TopicPartition, bytearray]) -> Exception | None:
         """Send batches to their leaders, none if one is not known; why some are to go again."""
         lost: Exception | None = None
-        by_leader: dict[BrokerAddress, dict[Place, bytearray]] = {}
+        by_leader: dict[BrokerAddress, dict[TopicPartition, bytearray]] = {}
         for place, batch in batches.items():
             if place not in self._leaders:
                 self._look(place[0])

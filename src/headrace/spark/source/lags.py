@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from headrace.client.cluster import Cluster
 from headrace.client.leaders import Leaders
-from headrace.spark.source.positions import Place
+from headrace.protocol.partitions import TopicPartition
 from headrace.spark.source.ranges import behind
 
 KEY = "headrace.lag"
@@ -26,7 +26,10 @@ class Lag(NamedTuple):
 
 
 def measure(
-    cluster: Cluster, reached: Mapping[Place, int], latest: Mapping[Place, int], now_s: float
+    cluster: Cluster,
+    reached: Mapping[TopicPartition, int],
+    latest: Mapping[TopicPartition, int],
+    now_s: float,
 ) -> Lag:
     """The lag of a query that has reached some places, by the records that come next."""
     waiting = {

@@ -16,6 +16,7 @@ from headrace.client.raw import GONE, GONE_SECONDS
 from headrace.client.refusals import refused
 from headrace.protocol.api.metadata import MetadataResponseTopic
 from headrace.protocol.errors import ErrorCode, KafkaError
+from headrace.protocol.partitions import TopicPartition
 from headrace.spark.errors import OptionError, SourceUnreachable
 from headrace.spark.source.options import SourceOptions
 from headrace.spark.source.positions import (
@@ -24,7 +25,6 @@ from headrace.spark.source.positions import (
     LATEST,
     LATEST_OFFSET,
     Offsets,
-    Place,
     Position,
 )
 
@@ -50,9 +50,9 @@ class Logs:
         self._clock = clock
         # Kept while they answer: a stream asks many times a second.
         self._leaders: Leaders | None = None
-        self._led: set[Place] = set()
+        self._led: set[TopicPartition] = set()
 
-    def places_at_first(self) -> list[Place]:
+    def places_at_first(self) -> list[TopicPartition]:
         """The partitions for a query that begins; OptionError for what is not there."""
         found = self._look()
         topics = self._options.topics
@@ -65,7 +65,7 @@ class Logs:
             raise OptionError(f"assign: there is no partition {names}")
         return found
 
-    def places(self, expected: Iterable[Place] = ()) -> list[Place]:
+    def places(self, expected: Iterable[TopicPartition] = ()) -> list[TopicPartition]:
         """The partitions that are there now; those expected are believed gone after a while."""
         awaited = set(expected)
         deadline = self._clock() + GONE_SECONDS
@@ -80,7 +80,7 @@ class Logs:
                 return found
             time.sleep(PAUSE_SECONDS)
 
-    def gone(self, places: Iterable[Place]) -> list[Place]:
+    def gone(self, places: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Those that are not there any more, whether the query still asks for them or not."""
         awaited = set(places)
         deadline = self._clock() + GONE_SECONDS
@@ -90,7 +90,7 @@ class Logs:
                 return sorted(missing)
             time.sleep(PAUSE_SECONDS)
 
-    def _look(self) -> list[Place]:
+    def _look(self) -> list[TopicPartition]:
         topics = self._options.topics
         if topics.pattern is None:
             found = _places(self._named(topics.names or (topic for topic, _ in topics.places)))
@@ -114,15 +114,15 @@ class Logs:
                 there.append(topic)
         return there
 
-    def earliest(self, places: Iterable[Place]) -> Offsets:
+    def earliest(self, places: Iterable[TopicPartition]) -> Offsets:
         """Where logs begin."""
         return self._offsets(dict.fromkeys(places, EARLIEST_TIME))
 
-    def latest(self, places: Iterable[Place]) -> Offsets:
+    def latest(self, places: Iterable[TopicPartition]) -> Offsets:
         """Where logs end for this query: before open transactions, if it reads committed ones."""
         return self._offsets(dict.fromkeys(places, LATEST_TIME))
 
-    def resolve(self, position: Position, places: list[Place], option: str) -> Offsets:
+    def resolve(self, position: Position, places: list[TopicPartition], option: str) -> Offsets:
         """The offset of each partition at a position; OptionError if it does not say all."""
         if position.word is not None:
             mark = {EARLIEST: EARLIEST_TIME, LATEST: LATEST_TIME}[position.word]
@@ -142,7 +142,7 @@ class Logs:
             times = dict.fromkeys(places, position.time_ms)
         return self._at(position, times, option)
 
-    def _at(self, position: Position, times: Mapping[Place, int], option: str) -> Offsets:
+    def _at(self, position: Position, times: Mapping[TopicPartition, int], option: str) -> Offsets:
         found = self._offsets(times)
         late = [place for place, offset in found.items() if offset == NO_RECORD]
         if late and option.startswith("starting") and position.late != LATEST:
@@ -153,7 +153,7 @@ class Logs:
             )
         return {**found, **self.latest(late)}
 
-    def _offsets(self, times: Mapping[Place, int]) -> Offsets:
+    def _offsets(self, times: Mapping[TopicPartition, int]) -> Offsets:
         found: Offsets = {}
         deadline = self._clock() + self._options.timeout_s
         while missing := {place: at for place, at in times.items() if place not in found}:
@@ -165,7 +165,7 @@ class Logs:
                 self._pause(deadline, f"nobody leads {sorted(times.keys() - found.keys())}")
         return found
 
-    def _ask(self, times: Mapping[Place, int]) -> Offsets:
+    def _ask(self, times: Mapping[TopicPartition, int]) -> Offsets:
         if self._leaders is None or not times.keys() <= self._led:
             self._leaders, self._led = Leaders(self._cluster, times), set(times)
         gone = self._leaders.gone & times.keys()
@@ -201,11 +201,13 @@ class Logs:
         time.sleep(PAUSE_SECONDS)
 
 
-def _places(topics: Iterable[MetadataResponseTopic]) -> list[Place]:
+def _places(topics: Iterable[MetadataResponseTopic]) -> list[TopicPartition]:
     return sorted((it.name or "", row.partition_index) for it in topics for row in it.partitions)
 
 
-def _check_covers(given: Mapping[Place, int], places: list[Place], option: str) -> None:
+def _check_covers(
+    given: Mapping[TopicPartition, int], places: list[TopicPartition], option: str
+) -> None:
     missing = sorted(set(places) - given.keys())
     unknown = sorted(given.keys() - set(places))
     if missing or unknown:

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from headrace.protocol.partitions import TopicPartition
 from headrace.spark.errors import OptionError
 
-Place = tuple[str, int]
-Offsets = dict[Place, int]
+Offsets = dict[TopicPartition, int]
 
 EARLIEST, LATEST = "earliest", "latest"
 EARLIEST_OFFSET, LATEST_OFFSET = -2, -1
@@ -23,8 +23,8 @@ class Position:
     """One word for all partitions, or an offset or a time in ms for each of them."""
 
     word: str | None = None
-    offsets: Mapping[Place, int] = field(default_factory=dict)
-    times_ms: Mapping[Place, int] = field(default_factory=dict)
+    offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
+    times_ms: Mapping[TopicPartition, int] = field(default_factory=dict)
     time_ms: int | None = None
     """One time for all partitions."""
     late: str = "error"
@@ -58,10 +58,10 @@ def read_position(
     return Position(offsets=_read(name, value, EARLIEST_OFFSET))
 
 
-def read_places(name: str, text: str) -> tuple[Place, ...]:
+def read_places(name: str, text: str) -> tuple[TopicPartition, ...]:
     """Partitions as the official connector's `assign` names them: {"clicks": [0, 1]}."""
     example = '{"clicks": [0, 1]}'
-    places: list[Place] = []
+    places: list[TopicPartition] = []
     for topic, numbers in _object(name, text, example).items():
         if not isinstance(numbers, list):
             raise OptionError(f"{name}: {topic} has no list of partitions", f"such as {example}")
@@ -69,7 +69,7 @@ def read_places(name: str, text: str) -> tuple[Place, ...]:
     return tuple(places)
 
 
-def to_json(offsets: Mapping[Place, int]) -> dict[str, dict[str, int]]:
+def to_json(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
     """Offsets as the official connector keeps them in checkpoints, always in one order."""
     found: dict[str, dict[str, int]] = {}
     for topic, partition in sorted(offsets):
@@ -86,9 +86,9 @@ def from_json(found: Mapping[str, Mapping[str, int]]) -> Offsets:
     }
 
 
-def _read(name: str, text: str, least: int) -> dict[Place, int]:
+def _read(name: str, text: str, least: int) -> dict[TopicPartition, int]:
     example = '{"clicks": {"0": 23}}'
-    found: dict[Place, int] = {}
+    found: dict[TopicPartition, int] = {}
     for topic, partitions in _object(name, text, example).items():
         if not isinstance(partitions, dict):
             raise OptionError(

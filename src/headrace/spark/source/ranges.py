@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from typing import NamedTuple
 
-from headrace.spark.source.positions import Offsets, Place
+from headrace.protocol.partitions import TopicPartition
+from headrace.spark.source.positions import Offsets
 
 
 class Range(NamedTuple):
@@ -30,12 +31,14 @@ class Plan(NamedTuple):
     losses: list[str]
 
 
-def behind(start: Mapping[Place, int], end: Mapping[Place, int]) -> int:
+def behind(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> int:
     """How many offsets lie between two places; partitions that went backwards count nothing."""
     return sum(max(0, offset - start.get(place, 0)) for place, offset in end.items())
 
 
-def admit(start: Mapping[Place, int], latest: Mapping[Place, int], records_max: int) -> Offsets:
+def admit(
+    start: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int], records_max: int
+) -> Offsets:
     """Where a trigger ends that takes about `records_max` records, each partition by its share."""
     waiting = {place: latest[place] - start.get(place, 0) for place in latest}
     total = sum(size for size in waiting.values() if size > 0)
@@ -56,7 +59,9 @@ def admit(start: Mapping[Place, int], latest: Mapping[Place, int], records_max: 
 
 
 def plan(
-    start: Mapping[Place, int], end: Mapping[Place, int], earliest: Mapping[Place, int]
+    start: Mapping[TopicPartition, int],
+    end: Mapping[TopicPartition, int],
+    earliest: Mapping[TopicPartition, int],
 ) -> Plan:
     """The ranges from one place to another.
 
@@ -87,7 +92,9 @@ def plan(
     return Plan(ranges, losses)
 
 
-def unknown_beginnings(start: Mapping[Place, int], end: Mapping[Place, int]) -> set[Place]:
+def unknown_beginnings(
+    start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
+) -> set[TopicPartition]:
     """The partitions whose beginning a plan needs to know."""
     return {place for place, stop in end.items() if stop < start.get(place, stop + 1)}
 

@@ -16,14 +16,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from headrace.protocol.partitions import TopicPartition
 from headrace.storage import names
 from headrace.storage.dirs.dirs import LogDir
 from headrace.storage.files import FileSystem
 
 _log = logging.getLogger(__name__)
 _WHOLE = "whole"
-
-Place = tuple[str, int]
 
 
 class Note(NamedTuple):
@@ -94,10 +93,10 @@ class Settlement:
         # With a log dir missing, what is not found may be there.
         self._all_here = all_here
         self._unique = unique
-        self._found: dict[Place, list[_Folder]] = defaultdict(list)
-        self._futures: list[tuple[Place, LogDir, str]] = []
+        self._found: dict[TopicPartition, list[_Folder]] = defaultdict(list)
+        self._futures: list[tuple[TopicPartition, LogDir, str]] = []
         #: Moves that were asked for and had not come to their end.
-        self.wanted: list[tuple[Place, LogDir]] = []
+        self.wanted: list[tuple[TopicPartition, LogDir]] = []
         #: Folders with half a copy, to be removed.
         self.leftovers: list[str] = []
 
@@ -126,7 +125,7 @@ class Settlement:
             if folders and all(folder.log_dir is not log_dir for folder in folders):
                 self.wanted.append((place, log_dir))
 
-    def _choose(self, place: Place, folders: list[_Folder]) -> None:
+    def _choose(self, place: TopicPartition, folders: list[_Folder]) -> None:
         sure = [folder for folder in folders if folder.is_sure]
         if not sure and not self._all_here:
             for folder in folders:  # the log itself must be in the log dir that is missing
@@ -157,7 +156,7 @@ class Settlement:
         note = Note(max(folder.number, 1))
         fs.write_atomic(os.path.join(folder.path, names.ARRIVED), note.encode())
 
-    def _remove(self, place: Place, folder: _Folder, instead: str) -> None:
+    def _remove(self, place: TopicPartition, folder: _Folder, instead: str) -> None:
         _log.warning("%s is removed: the log is in %s", folder.path, instead)
         name = names.deleted_folder_name(*place, self._unique())
         self._fs.rename(folder.path, os.path.join(folder.log_dir.path, name))

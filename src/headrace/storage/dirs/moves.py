@@ -8,8 +8,9 @@ import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from headrace.protocol.partitions import TopicPartition
 from headrace.storage import names
-from headrace.storage.dirs.arrivals import Place, remove_note, settle
+from headrace.storage.dirs.arrivals import remove_note, settle
 from headrace.storage.dirs.dirs import LogDir
 from headrace.storage.dirs.move import Move
 
@@ -29,7 +30,7 @@ class Moves:
         #: Held while a log changes its place, and by whoever reads places with recovery points.
         self.placing = threading.Lock()
         #: What a crash or a stop has interrupted, to be begun again.
-        self.wanted: list[tuple[Place, LogDir]] = []
+        self.wanted: list[tuple[TopicPartition, LogDir]] = []
 
     def __iter__(self) -> Iterator[Move]:
         return iter(self._by_log.copy().values())
