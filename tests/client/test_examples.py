@@ -18,6 +18,7 @@ TIMEOUT_SECONDS = 60
 # What the pages call the cluster.
 ADDRESS = "127.0.0.1:9092"
 
+PAGES = ("producers.md", "consumers.md", "queue.md", "publish-subscribe.md")
 PRINTED = {
     "producer_ways.py": [
         "waited for: offset 1",
@@ -89,7 +90,9 @@ def blocks(page: str) -> list[tuple[str, str | None]]:
 
 
 @pytest.mark.headrace({"num.partitions": 1})
-@pytest.mark.parametrize("name", ["producers.md", "consumers.md"])
+@pytest.mark.parametrize(
+    "name", ["producers.md", "consumers.md", "queue.md", "publish-subscribe.md"]
+)
 def test_every_block_of_the_page_runs(broker: BrokerThread, name: str) -> None:
     page = (ROOT / "docs" / name).read_text().replace(ADDRESS, broker.bootstrap)
     # Later blocks go on where earlier ones were, as a reader does.

@@ -12,6 +12,7 @@ from headrace.ledger.book import TICK_MS, Book, Plan, Wait
 from headrace.ledger.cache import Cache
 from headrace.ledger.machine import Action, Entry, Folded, Outgoing, Place, Refusal
 from headrace.ledger.records import state_key, state_value
+from headrace.telemetry.alarms import AlarmName, NamedAlarm
 
 START_MS = 1_000_000
 WRITER = 7
@@ -21,6 +22,7 @@ class Simple:
     """Sends each entry's body to its kind; an entry with a count comes again."""
 
     name = "simple"
+    held_alarm: AlarmName = "delay-held"
 
     def read(self, message: Message, now_ms: int) -> Entry | Refusal:
         raise NotImplementedError
@@ -37,7 +39,9 @@ class Simple:
         return Action((Outgoing(entry.kind, None, entry.body),), again)
 
     def refused(self, entry: Entry, topic: str, reason: str, now_ms: int) -> Action:
-        return Action((Outgoing("dead", None, entry.body),), alarm=("refused", reason))
+        return Action(
+            (Outgoing("dead", None, entry.body),), alarm=NamedAlarm("delay-dead-letter", reason)
+        )
 
 
 def make() -> Book:
@@ -99,7 +103,7 @@ def test_one_bad_entry_is_found_by_halves_and_refused() -> None:
             done += [outgoing.value for outgoing in plan.sends if outgoing.topic == "t"]
             alarms += book.done(plan)
     assert len(done) == 20
-    assert alarms == [("refused", "it is bad")]
+    assert alarms == [("delay-dead-letter", "it is bad")]
     assert rounds < 14
 
 

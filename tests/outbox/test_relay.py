@@ -54,7 +54,7 @@ class Stage:
         return found
 
     def alarms(self) -> list[str]:
-        names = [alarm.name for alarm in self.rung]
+        names: list[str] = [alarm.name for alarm in self.rung]
         self.rung.clear()
         return names
 

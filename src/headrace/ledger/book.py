@@ -17,6 +17,7 @@ from headrace.ledger.cache import Cache, Held
 from headrace.ledger.machine import Action, Entry, Machine, Outgoing, Place
 from headrace.ledger.records import read_key, read_value, state_key, state_value
 from headrace.ledger.shelf import Shelf
+from headrace.telemetry.alarms import NamedAlarm
 from headrace.timing.wheel import TimingWheel
 
 TICK_MS = 1
@@ -182,7 +183,7 @@ class Book:
             plan.gone = list(self._gone)
         return plan
 
-    def done(self, plan: Plan) -> list[tuple[str, str]]:
+    def done(self, plan: Plan) -> list[NamedAlarm]:
         """The plan is committed; returns the alarms to ring."""
         for gone in plan.gone:
             self._gone.pop(gone, None)

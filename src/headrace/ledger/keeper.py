@@ -183,7 +183,7 @@ class Keeper:
                 continue
             if owned.is_held_now(asked.result().offset):
                 self._alarms.ring(
-                    f"{self._machine.name}-held",
+                    self._machine.held_alarm,
                     f"{self._names.state}/{number} cannot be read beyond offset {owned.position}: "
                     "a transaction is open there; if it hangs, headrace txn hanging "
                     f"--longer-than 1m --topic {self._names.state} names it",

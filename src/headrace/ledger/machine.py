@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol
 
 from headrace.client.making_topics import NeededTopic
 from headrace.client.message import Message
+from headrace.telemetry.alarms import AlarmName, NamedAlarm
 
 # Later than any time that a command may name.
 NEVER_MS = 1 << 62
@@ -70,7 +71,7 @@ class Action(NamedTuple):
     send: tuple[Outgoing, ...] = ()
     entry: Entry | None = None
     # Name and text; rung when the transaction is committed.
-    alarm: tuple[str, str] | None = None
+    alarm: NamedAlarm | None = None
 
 
 class Transition(NamedTuple):
@@ -88,6 +89,11 @@ class Machine(Protocol):
     @property
     def name(self) -> str:
         """Names the service, its topics (`headrace.NAME`, ….state, ….dlq) and its groups."""
+        ...
+
+    @property
+    def held_alarm(self) -> AlarmName:
+        """The alarm for a state partition that an unfinished transaction keeps unread."""
         ...
 
     def read(self, message: Message, now_ms: int) -> Entry | Refusal:

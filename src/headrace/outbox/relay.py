@@ -129,8 +129,10 @@ class Relay:
                 if not is_stuck:
                     is_stuck = True
                     is_expected = isinstance(trouble, StoreUnavailable)
-                    name = "outbox-store" if is_expected else "outbox-relay"
-                    self._alarms.ring(name, f"the outbox waits: {trouble}")
+                    self._alarms.ring(
+                        "outbox-store" if is_expected else "outbox-relay",
+                        f"the outbox waits: {trouble}",
+                    )
                     _log.info("the relay is stuck", exc_info=not is_expected)
                 self._lease.forget()
                 stop.wait(STUCK_PAUSE_SECONDS)

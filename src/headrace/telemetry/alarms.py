@@ -5,18 +5,55 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 _log = logging.getLogger("headrace.alarms")
+
+AlarmName = Literal[
+    "consumer-restarts",
+    "dead-letter",
+    "dead-letter-cut",
+    "dead-letter-unsent",
+    "delay-dead-letter",
+    "delay-held",
+    "half-check-failed",
+    "half-check-refused",
+    "half-contradiction",
+    "half-held",
+    "half-parked",
+    "half-undecided",
+    "half-undeliverable",
+    "half-unprepared",
+    "handler-waits",
+    "lag",
+    "large-broken",
+    "large-incomplete",
+    "message-dropped",
+    "outbox-failed",
+    "outbox-held",
+    "outbox-relay",
+    "outbox-store",
+    "spill",
+    "store-away",
+    "table-record-refused",
+    "table-waits",
+]
 
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
     """One thing that went wrong: a stable name, a sentence, and figures."""
 
-    name: str
+    name: AlarmName
     text: str
     details: Mapping[str, Any] = field(default_factory=dict)
+
+
+class NamedAlarm(NamedTuple):
+    """An alarm's name and text, for a pure machine that asks its service to ring it."""
+
+    name: AlarmName
+    text: str
 
 
 class Alarms:
@@ -29,7 +66,7 @@ class Alarms:
         """Call `callback` for every alarm from now on, in the thread that rings it."""
         self._callbacks.append(callback)
 
-    def ring(self, name: str, text: str, **details: Any) -> None:
+    def ring(self, name: AlarmName, text: str, **details: Any) -> None:
         """Log a warning and tell every callback; a callback that fails is logged, never raised."""
         _log.warning("%s: %s", name, text, extra={"alarm": name, "details": details})
         alarm = Alarm(name, text, details)

@@ -19,6 +19,7 @@ from headrace.ledger.half.states import State
 from headrace.ledger.machine import Entry, Machine
 from headrace.ledger.records import NOBODY, read_key, read_value
 from headrace.ledger.topics import Names
+from headrace.telemetry.alarms import NamedAlarm
 
 NAMES = Names("half")
 NOBODYS = "nobody"
@@ -155,7 +156,7 @@ class Story:
         keeper = Keeper(self.kafka, self.machine, self.clock, partition)
         done = keeper.book.done
 
-        def ring(plan: Plan) -> list[tuple[str, str]]:
+        def ring(plan: Plan) -> list[NamedAlarm]:
             rung = done(plan)
             self.alarms += rung
             return rung

@@ -17,6 +17,7 @@ from headrace.ledger.machine import (
     Transition,
 )
 from headrace.ledger.packing import unpack_message
+from headrace.telemetry.alarms import AlarmName, NamedAlarm
 
 # A cancel may overtake what it cancels on another partition; so long it is waited for.
 CANCEL_KEPT_MS = 86_400_000
@@ -66,6 +67,7 @@ class DelayMachine:
     """Keeps one message of each id until it is due."""
 
     name = "delay"
+    held_alarm: AlarmName = "delay-held"
 
     def read(self, message: Message, now_ms: int) -> Entry | Refusal:
         """A schedule or a cancel by the headers of a record of `headrace.delay`."""
@@ -113,7 +115,7 @@ class DelayMachine:
             (ERROR_HEADER, text.encode()),
             (SOURCE_HEADER, source.encode()),
         ]
-        alarm = ("delay-dead-letter", f"the delayed message {entry.id}: {text}")
+        alarm = NamedAlarm("delay-dead-letter", f"the delayed message {entry.id}: {text}")
         return Action((Outgoing(topic_of(TOPIC), key, value, letter),), alarm=alarm)
 
 

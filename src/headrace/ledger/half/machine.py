@@ -30,6 +30,7 @@ from headrace.ledger.machine import (
     Place,
     Refusal,
 )
+from headrace.telemetry.alarms import AlarmName, NamedAlarm
 
 # After a state: somebody has said the opposite, and nobody has been told yet.
 CONTRADICTED = "!"
@@ -51,6 +52,7 @@ class HalfMachine:
     """Holds prepared messages until they are decided; asks for decisions that do not come."""
 
     name = "half"
+    held_alarm: AlarmName = "half-held"
 
     def __init__(self, limits: HalfLimits | None = None) -> None:
         self.limits = limits or HalfLimits()
@@ -102,7 +104,7 @@ class HalfMachine:
         if _is_contradicted(entry):
             said = Event.ROLLBACK if before in _FOR_COMMIT else Event.COMMIT
             text = f"{entry.id} is {before}; a later {said} changes nothing"
-            alarm = ("half-contradiction", text)
+            alarm = NamedAlarm("half-contradiction", text)
             if before not in _DECIDED:
                 due_ms = entry.at_ms + self.limits.remember_ms
                 told = entry._replace(kind=before, due_ms=due_ms, also=())
@@ -117,7 +119,7 @@ class HalfMachine:
             case Effect.PARK | Effect.REMIND:
                 parked = entry._replace(kind=state, due_ms=now_ms + self.limits.remind_ms)
                 text = f"{entry.id} is undecided after {entry.count} checks; a person must decide"
-                return Action((), parked, ("half-parked", text))
+                return Action((), parked, NamedAlarm("half-parked", text))
             case Effect.DELIVER:
                 ended = self._ended(entry, state, now_ms)
                 return Action((_delivery(entry),), ended, alarm)
@@ -125,7 +127,7 @@ class HalfMachine:
                 return Action((), self._ended(entry, state, now_ms), alarm)
             case Effect.MISS:
                 text = f"{entry.id} was committed, but nobody has prepared it"
-                return Action((), None, ("half-unprepared", text))
+                return Action((), None, NamedAlarm("half-unprepared", text))
             case _:
                 return Action((), None)
 
@@ -137,7 +139,7 @@ class HalfMachine:
             return action
         if state_of(entry) is State.WAITING:
             text = f"{topic} cannot be asked about {entry.id}: {reason}"
-            return Action((), action.entry, ("half-check-refused", text))
+            return Action((), action.entry, NamedAlarm("half-check-refused", text))
         (sent,) = action.send
         target = Prepared.unpack(entry.body).target
         headers = [
@@ -149,7 +151,7 @@ class HalfMachine:
         letter = Outgoing(topic_of(TOPIC), sent.key, sent.value, headers)
         text = f"{entry.id} is committed, but {topic} does not take it: {reason}"
         ended = self._ended(entry, State.COMMITTED, now_ms, reason)
-        return Action((letter,), ended, ("half-undeliverable", text))
+        return Action((letter,), ended, NamedAlarm("half-undeliverable", text))
 
     def _ended(self, entry: Entry, state: State, now_ms: int, refusal: str = "") -> Entry:
         prepared = Prepared.unpack(entry.body)
