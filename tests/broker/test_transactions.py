@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,7 @@ from tests.broker.transactional import (
 )
 from tests.coordinator.clients import turns
 from tests.storage.faulty_files import FaultyFileSystem
+from tests.waiting import wait_until_async
 
 from headrace.broker import transactions_markers, transactions_shard
 from headrace.broker.apis import write_txn_markers
@@ -48,19 +48,11 @@ SETTINGS: dict[str, object] = {
 }
 NONE = ErrorCode.NONE
 BOTH = pytest.mark.parametrize("since", [False, True], ids=["v1", "v2"])
-WAIT_SECONDS = 60
 
 
 def known(asker: Asker, transactional_id: str = "tx") -> Transaction | None:
     shard = asker.node.transactions.shard_of(transactional_id)
     return shard.coordinator.transactions.get(transactional_id)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait for something that the broker does by itself."""
-    async with asyncio.timeout(WAIT_SECONDS):
-        while not condition():
-            await asyncio.sleep(0)
 
 
 async def advance(clock: VirtualClock, ms: int) -> None:
@@ -93,7 +85,7 @@ class TestTime:
             await advance(clock, 4_999)
             assert not is_over(asker)
             await advance(clock, 1)
-            await until(lambda: is_over(asker))
+            await wait_until_async(lambda: is_over(asker))
             assert await latest(asker, "t", 0, READ_COMMITTED) == 2
             assert asker.node.metrics.transactions_timed_out.value == 1
             assert await producer.produce("t", 0, b"w") is ErrorCode.INVALID_PRODUCER_EPOCH
@@ -116,7 +108,7 @@ class TestTime:
             clock.jump(1_000_000)
             await advance(clock, 4_000)
             assert await producer.end(True) is NONE
-            await until(lambda: is_over(asker))
+            await wait_until_async(lambda: is_over(asker))
             assert await read_committed(asker, "t", 0) == [b"v"]
 
         with_broker(tmp_path, scenario, SETTINGS, clock=clock)
@@ -134,7 +126,7 @@ class TestTime:
             await advance(clock, 5_000)
             assert not is_over(asker)
             await advance(clock, 300)
-            await until(lambda: is_over(asker))
+            await wait_until_async(lambda: is_over(asker))
             assert asker.node.metrics.transactions_timed_out.value == 1
 
         with_broker(tmp_path, scenario, SETTINGS | {interval: 300}, clock=clock, files=disk)
@@ -181,7 +173,7 @@ class TestRestart:
             assert unstable.error_code == ErrorCode.UNSTABLE_OFFSET_COMMIT
             assert await producer.send("t", 1, b"b") is NONE
             assert await producer.end(True) is NONE
-            await until(lambda: is_over(asker))
+            await wait_until_async(lambda: is_over(asker))
             for index, value in enumerate((b"a", b"b")):
                 assert await read_committed(asker, "t", index) == [value]
             assert (await committed_offset(asker, "g", "t", 0)).committed_offset == 7
@@ -198,7 +190,7 @@ class TestRestart:
             assert await producer.produce("t", 0, b"never added") is NONE
 
         async def after(asker: Asker) -> None:
-            await until(lambda: is_over(asker))
+            await wait_until_async(lambda: is_over(asker))
             assert await latest(asker, "t", 0, READ_COMMITTED) == 2
             assert await read_committed(asker, "t", 0) == []
 
@@ -216,7 +208,7 @@ class TestDisks:
             assert await producer.send("gone", 0, b"v") is NONE
             await asker.node.topics.delete("gone")
             assert await producer.end(True) is NONE
-            await until(lambda: is_over(asker))
+            await wait_until_async(lambda: is_over(asker))
             assert await read_committed(asker, "t", 0) == [b"v"]
 
         with_broker(tmp_path, scenario, SETTINGS)
@@ -254,9 +246,9 @@ class TestDisks:
             disk.fail("append", path_has="/t-0/", error=errno.ENOSPC)
             disk.fail("sync", path_has="/t-1/")
             assert await producer.end(True) is NONE, "the decision itself is durable"
-            await until(lambda: healthy.log.first_unstable_offset is None)
+            await wait_until_async(lambda: healthy.log.first_unstable_offset is None)
             assert await read_committed(asker, "t", 0) == [b"v"]
-            await until(lambda: failing.error is ErrorCode.KAFKA_STORAGE_ERROR)
+            await wait_until_async(lambda: failing.error is ErrorCode.KAFKA_STORAGE_ERROR)
             transaction = known(asker)
             assert transaction is not None
             assert transaction.state is State.PREPARE_COMMIT, "not over while a marker may be lost"
@@ -280,13 +272,13 @@ class TestDisks:
                 assert await producer.end(True) is NONE
                 retried = asker.node.partitions.get("t", 0)
                 assert retried is not None
-                await until(lambda: retried.log.first_unstable_offset is None)
+                await wait_until_async(lambda: retried.log.first_unstable_offset is None)
                 transaction = known(asker)
                 assert transaction is not None
                 assert transaction.state is State.PREPARE_COMMIT, "a marker is not durable yet"
             finally:
                 gate.set()
-            await until(lambda: is_over(asker))
+            await wait_until_async(lambda: is_over(asker))
             for index in range(2):
                 assert await read_committed(asker, "t", index) == [b"v"]
 
@@ -326,7 +318,7 @@ class TestDisks:
                 assert await Transactional(asker).init() is ErrorCode.CONCURRENT_TRANSACTIONS
             finally:
                 gate.set()
-            await until(lambda: is_over(asker))
+            await wait_until_async(lambda: is_over(asker))
 
         with_broker(tmp_path, scenario, SETTINGS, files=disk)
 
@@ -367,7 +359,7 @@ class TestDeletion:
             await asker.node.topics.delete("t")
             await asker.create("t")
             assert await producer.end(True) is NONE
-            await until(lambda: is_over(asker))
+            await wait_until_async(lambda: is_over(asker))
             assert (await committed_offset(asker, "g", "t", 0)).committed_offset == -1
 
         with_broker(tmp_path, scenario, SETTINGS)
@@ -431,7 +423,7 @@ class TestAdministrators:
             late = await write_marker(asker, *ids, "t", 0, transaction_version=2)
             assert late == ErrorCode.INVALID_PRODUCER_EPOCH
             assert await producer.end(True) is NONE
-            await until(lambda: is_over(asker))
+            await wait_until_async(lambda: is_over(asker))
             assert await read_committed(asker, "t", 0) == [b"v"]
 
         with_broker(tmp_path, scenario, SETTINGS)
@@ -480,7 +472,7 @@ class TestAdministrators:
             assert await producer.end(False) is NONE
             assert await producer.send("t", 0, b"shown") is NONE
             assert await producer.end(True) is NONE
-            await until(lambda: is_over(asker))
+            await wait_until_async(lambda: is_over(asker))
             assert await read_committed(asker, "t", 0) == [b"shown"]
 
         with_broker(tmp_path, scenario, SETTINGS)

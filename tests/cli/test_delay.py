@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.cli.tool import TIMEOUT_SECONDS, TOOL, Headrace
 from tests.client.kafkas import Kafka
-from tests.handlers.running import wait_until
 from tests.ledger.delay.reading import read_all
+from tests.waiting import wait_until
 
 from headrace.client import Producer
 from headrace.ledger.delay.service import delay_service

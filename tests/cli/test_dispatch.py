@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.cli.tool import TIMEOUT_SECONDS, TOOL, Headrace
-from tests.handlers.running import wait_until
+from tests.waiting import wait_until
 
 from headrace.dispatch import Dispatcher
 from headrace.testing import BrokerThread

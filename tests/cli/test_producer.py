@@ -7,7 +7,8 @@ import time
 
 import pytest
 from tests.cli.tool import Headrace
-from tests.client.kafkas import Kafka, until, values
+from tests.client.kafkas import Kafka, values
+from tests.waiting import wait_until
 
 from headrace.client import Producer, Switches
 from headrace.client.errors import TopicSwitchedOff
@@ -25,22 +26,22 @@ def test_a_running_producer_is_stopped_started_and_slowed(
     ):
         producer.send_and_wait(topic, "before")
         assert headrace("producer", "off", topic).stdout == f"{topic} is off\n"
-        until(lambda: not switches.state(topic).is_on)
+        wait_until(lambda: not switches.state(topic).is_on)
         with pytest.raises(TopicSwitchedOff, match=f"headrace producer on {topic}"):
             producer.send(topic, "refused")
         assert headrace("producer", "on", topic).stdout == f"{topic} is on\n"
-        until(lambda: switches.state(topic).is_on)
+        wait_until(lambda: switches.state(topic).is_on)
         producer.send_and_wait(topic, "after")
         done = headrace("producer", "limit", topic, "100")
         assert done.stdout == f"{topic} is on, 100 records/s a process\n"
-        until(lambda: switches.state(topic).limit_per_s == 100)
+        wait_until(lambda: switches.state(topic).limit_per_s == 100)
         began_s = time.monotonic()
         for _ in range(130):
             producer.send(topic, "slowed")
         # A second's worth goes at once, the other 30 have to wait for their turns.
         assert time.monotonic() - began_s >= 0.29
         headrace("producer", "limit", topic, "none")
-        until(lambda: switches.state(topic).limit_per_s is None)
+        wait_until(lambda: switches.state(topic).limit_per_s is None)
     assert values(kafka.read(topic, 132))[:2] == ["before", "after"]
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 from tests.cli.tool import TIMEOUT_SECONDS, TOOL
-from tests.handlers.running import committed, send, wait_until
+from tests.handlers.running import committed, send
+from tests.waiting import wait_until
 
 from headrace.testing import BrokerThread
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from tests.waiting import wait_until
 
 TIMEOUT_SECONDS = 60.0
 
@@ -83,14 +84,7 @@ class Kafka:
             found = admin.list_topics(topic, timeout=TIMEOUT_SECONDS).topics[topic].partitions
             return len(found) == partitions and all(it.leader >= 0 for it in found.values())
 
-        until(is_there)
-
-
-def until(condition: Callable[[], object], timeout_s: float = TIMEOUT_SECONDS) -> None:
-    """Wait for a condition that another thread or process makes true, or that asking brings on."""
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
+        wait_until(is_there)
 
 
 def values(records: list[Any]) -> list[str]:
@@ -106,7 +100,7 @@ def read_records(consumer: Any, count: int) -> list[Any]:
         found.extend(consumer.poll_batch(100, 0.1))
         return len(found) >= count
 
-    until(enough)
+    wait_until(enough)
     return found
 
 

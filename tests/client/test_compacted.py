@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 
 import pytest
-from tests.client.kafkas import TIMEOUT_SECONDS, Kafka, until
+from tests.client.kafkas import TIMEOUT_SECONDS, Kafka
+from tests.waiting import wait_until
 
 from headrace.client import CompactedReader, Producer
 
@@ -29,7 +30,7 @@ def test_everything_is_there_when_it_has_caught_up_and_then_it_is_live(kafka: Ka
             assert table == {f"k{n % 30}".encode(): f"{n}".encode() for n in range(270, 300)}
             producer.send(topic, None, key="k0")
             producer.send(topic, "new", key="k1")
-            until(lambda: b"k0" not in table and table[b"k1"] == b"new")
+            wait_until(lambda: b"k0" not in table and table[b"k1"] == b"new")
 
 
 def test_a_topic_that_is_not_there_is_empty_until_it_is(headrace_kafka: Kafka) -> None:
@@ -56,7 +57,7 @@ def test_new_partitions_come_along(headrace_kafka: Kafka) -> None:
         assert reader.caught_up.wait(TIMEOUT_SECONDS)
         headrace_kafka.grow(topic, 2)
         headrace_kafka.fill(topic, 3, partition=1)
-        until(lambda: keys == {b"k0", b"k1", b"k2"})
+        wait_until(lambda: keys == {b"k0", b"k1", b"k2"})
 
 
 def test_a_record_that_is_refused_stops_nothing(

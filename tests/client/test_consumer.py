@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 from tests.apache_kafka import ApacheKafka
-from tests.client.kafkas import Kafka, read_values, until, values
+from tests.client.kafkas import Kafka, read_values, values
+from tests.waiting import wait_until
 
 from headrace.client import Consumer
 from headrace.client.errors import CommitFailed
@@ -24,7 +25,7 @@ EARLIEST = {"auto.offset.reset": "earliest"}
 def join(consumer: Consumer, topics: Any, partitions: int, **listeners: Any) -> None:
     """Subscribe and wait for so many partitions; what is read meanwhile is left out."""
     consumer.subscribe(topics, **listeners)
-    until(lambda: consumer.poll_batch(1, 0.05) or len(consumer.assignment()) == partitions)
+    wait_until(lambda: consumer.poll_batch(1, 0.05) or len(consumer.assignment()) == partitions)
 
 
 def test_a_list_of_topics_is_read_and_committed(kafka: Kafka) -> None:
@@ -60,7 +61,7 @@ def test_internal_topics_are_left_out_of_expressions(kafka: Kafka) -> None:
             consumer.subscribe("__consumer_offsets")
     with Consumer({**kafka.quiet, "exclude.internal.topics": False}, start="earliest") as consumer:
         consumer.assign("__consumer_offsets")
-        until(lambda: consumer.poll(0.1))
+        wait_until(lambda: consumer.poll(0.1))
 
 
 def test_alone_by_topic_by_partition_and_by_offset(kafka: Kafka) -> None:
@@ -134,7 +135,7 @@ def test_a_partition_that_went_while_it_was_paused_is_read_when_it_comes_again(
         first.pause([(topic, 0), (topic, 1)])
         with Consumer(settings, group=f"g-{topic}") as second:
             second.subscribe(topic)
-            until(
+            wait_until(
                 lambda: (
                     first.poll_batch(1, 0.05)
                     or second.poll_batch(1, 0.05)
@@ -153,10 +154,10 @@ def test_auto_commit_commits_what_the_caller_is_done_with(kafka: Kafka) -> None:
     settings = {**kafka.quiet, **EARLIEST, "auto.commit.interval.ms": 100}
     consumer = Consumer(settings, group=group)
     consumer.subscribe(topic)
-    until(lambda: consumer.poll(0.1))
+    wait_until(lambda: consumer.poll(0.1))
     # It has been given the first record and has not come back: that one is not done.
     assert kafka.committed(group, topic) == 0
-    until(lambda: consumer.poll(0.1) is None and kafka.committed(group, topic) == 3)
+    wait_until(lambda: consumer.poll(0.1) is None and kafka.committed(group, topic) == 3)
     consumer.close()
 
 
@@ -184,7 +185,7 @@ def test_commits_waited_for_and_called_back(kafka: Kafka) -> None:
                 {(topic, 0): offset},
                 lambda error, places: answers.append((error, places[0].offset)),
             )
-        until(lambda: consumer.poll(0.05) or len(answers) == 3)
+        wait_until(lambda: consumer.poll(0.05) or len(answers) == 3)
         assert sorted(answers) == [(None, 1), (None, 2), (None, 3)]
         assert consumer.committed([(topic, 0)]) == {(topic, 0): 3}
     assert kafka.committed(group, topic) == 3
@@ -200,7 +201,7 @@ def test_a_commit_that_is_refused_says_so(broker: BrokerThread) -> None:
         with pytest.raises(CommitFailed, match="given to another member"):
             consumer.commit_sync({(topic, 0): 1})
         consumer.commit_async({(topic, 0): 1}, lambda error, _places: answers.append(error))
-        until(lambda: consumer.poll(0.05) or answers)
+        wait_until(lambda: consumer.poll(0.05) or answers)
         assert isinstance(answers[0], CommitFailed)
         # What passes is tried again.
         broker.faults.fail("OffsetCommit", "COORDINATOR_LOAD_IN_PROGRESS", times=2)
@@ -217,7 +218,7 @@ def test_an_auto_commit_that_fails_is_made_again(broker: BrokerThread) -> None:
         consumer.subscribe(topic)
         read_values(consumer, 2)
         failed = broker.faults.fail("OffsetCommit", "NOT_ENOUGH_REPLICAS")
-        until(lambda: consumer.poll(0.02) is None and kafka.committed("g", topic) == 2)
+        wait_until(lambda: consumer.poll(0.02) is None and kafka.committed("g", topic) == 2)
         assert failed.hits == 1
 
 
@@ -237,7 +238,7 @@ def test_listeners_hear_of_every_change(kafka: Kafka, assignor: str) -> None:
     join(first, topic, 2, on_assign=note("given"), on_revoke=note("taken"))
     assert heard == [("given", [0, 1])]
     second.subscribe(topic)
-    until(
+    wait_until(
         lambda: (
             first.poll_batch(1, 0.05)
             or second.poll_batch(1, 0.05)
@@ -252,7 +253,7 @@ def test_listeners_hear_of_every_change(kafka: Kafka, assignor: str) -> None:
         [0, 1] if assignor in ("range", "roundrobin") else [second.assignment()[0][1]]
     )
     second.close()
-    until(lambda: first.poll_batch(1, 0.05) or len(first.assignment()) == 2)
+    wait_until(lambda: first.poll_batch(1, 0.05) or len(first.assignment()) == 2)
     first.close()
 
 
@@ -289,7 +290,7 @@ def test_lost_partitions_go_to_their_own_listener(broker: BrokerThread) -> None:
     with Consumer(settings, group="g") as consumer:
         join(consumer, topic, 1, on_lost=lost.extend)
         broker.faults.fail("Heartbeat", "UNKNOWN_MEMBER_ID")
-        until(lambda: consumer.poll(0.05) or lost)
+        wait_until(lambda: consumer.poll(0.05) or lost)
         assert [it.topic for it in lost] == [topic]
         assert consumer.assignment() == []
 
@@ -322,11 +323,11 @@ def test_nothing_is_lost_or_repeated_when_members_come_and_go(kafka: Kafka) -> N
             kafka.fill(topic, 100, partition=partition, word=f"{partition}-")
         with Consumer(settings, group=group) as second:
             second.subscribe(topic)
-            until(lambda: take(first, second) >= 0 and len(second.assignment()) == 2)
+            wait_until(lambda: take(first, second) >= 0 and len(second.assignment()) == 2)
             for partition in range(4):
                 kafka.fill(topic, 100, partition=partition, word=f"again{partition}-")
-            until(lambda: take(first, second) > 400)
-        until(lambda: take(first) >= 800)
+            wait_until(lambda: take(first, second) > 400)
+        wait_until(lambda: take(first) >= 800)
     assert len(read) == len(set(read)) == 800
 
 
@@ -354,7 +355,7 @@ def test_a_listener_that_fails_is_raised_and_costs_no_record(kafka: Kafka) -> No
         second.poll_batch(1, 0.02)
         return len(second.assignment())
 
-    until(lambda: take() == 1)
+    wait_until(lambda: take() == 1)
     assert failures == ["a listener's own"]
     second.close()
     # What it kept it has read without a gap: the first offset missing is the last one read.
@@ -383,7 +384,7 @@ def test_a_batch_listener_has_to_say_what_it_commits(headrace_kafka: Kafka) -> N
     consumer = Consumer({**headrace_kafka.quiet, **EARLIEST, **MANUAL}, group=f"g-{topic}")
     consumer.subscribe(topic, on_assign=lambda _partitions: consumer.commit_sync())
     with pytest.raises(ValueError, match="say which offsets"):
-        until(lambda: consumer.poll_batch(1, 0.1))
+        wait_until(lambda: consumer.poll_batch(1, 0.1))
     consumer.close()
 
 
@@ -393,7 +394,7 @@ def test_a_topic_that_does_not_exist_is_waited_for(
     settings = {**headrace_kafka.quiet, **EARLIEST, "metadata.max.age.ms": 500}
     with Consumer(settings, group="waiting") as consumer:
         consumer.subscribe("not-there-yet")
-        until(lambda: consumer.poll(0.05) or "not-there-yet" in caplog.text)
+        wait_until(lambda: consumer.poll(0.05) or "not-there-yet" in caplog.text)
         headrace_kafka.fill("not-there-yet", 1, partition=-1)
         assert read_values(consumer, 1) == ["v0"]
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 from tests.cli.places import commit
-from tests.client.kafkas import Kafka, read_values, until, values
+from tests.client.kafkas import Kafka, read_values, values
+from tests.waiting import wait_until
 
 from headrace.client import Consumer
 from headrace.client.errors import NoStart, UnknownGroupHistory
@@ -22,7 +23,7 @@ def now_ms() -> int:
 
 def poll_until_refused(consumer: Consumer) -> UnknownGroupHistory:
     with pytest.raises(UnknownGroupHistory) as caught:
-        until(lambda: consumer.poll_batch(10, 0.1))
+        wait_until(lambda: consumer.poll_batch(10, 0.1))
     return caught.value
 
 
@@ -66,7 +67,7 @@ def test_an_explicit_start_is_taken(kafka: Kafka, start: str, read: list[str]) -
             found.extend(values(consumer.poll_batch(9, 0.05)))
             return bool(consumer.assignment())
 
-        until(has_begun)
+        wait_until(has_begun)
         kafka.fill(topic, 1, word="later")
         while "later0" not in found:
             found += read_values(consumer, 1)
@@ -108,7 +109,7 @@ def test_none_refuses_a_partition_without_an_offset(headrace_kafka: Kafka) -> No
     with Consumer(settings, group=f"g-{topic}") as consumer:
         consumer.subscribe(topic)
         with pytest.raises(NoStart, match=r"auto\.offset\.reset is none"):
-            until(lambda: consumer.poll(0.1))
+            wait_until(lambda: consumer.poll(0.1))
     with Consumer(settings) as consumer, pytest.raises(NoStart):
         consumer.assign(topic)
 
@@ -143,4 +144,4 @@ def test_none_refuses_an_offset_that_is_gone(headrace_kafka: Kafka) -> None:
     with Consumer({**headrace_kafka.quiet, "auto.offset.reset": "none"}) as consumer:
         consumer.assign([(topic, 0, 1000)])
         with pytest.raises(NoStart, match="not there any more"):
-            until(lambda: consumer.poll(0.1))
+            wait_until(lambda: consumer.poll(0.1))

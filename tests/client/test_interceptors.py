@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.client.kafkas import TIMEOUT_SECONDS, Kafka, read_values, until, values
+from tests.client.kafkas import TIMEOUT_SECONDS, Kafka, read_values, values
+from tests.waiting import wait_until
 
 from headrace.client import (
     Consumer,
@@ -138,7 +139,7 @@ def test_what_is_read_and_committed_passes_too(
         assert reader.seen == ["v0", "v1", "v2"]
         consumer.commit_sync({(topic, 0): 1})
         consumer.commit_async({(topic, 0): 3})
-        until(lambda: consumer.poll(0.05) or (topic, 3) in reader.committed)
+        wait_until(lambda: consumer.poll(0.05) or (topic, 3) in reader.committed)
     # The first is where the group begins, written down when it was given the partition.
     assert reader.committed == [(topic, 0), (topic, 1), (topic, 3)]
     assert "on_consume is broken" in caplog.text

@@ -10,7 +10,8 @@ from confluent_kafka import Consumer as StockConsumer
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.cli.places import commit
-from tests.client.kafkas import Kafka, read_values, until, values
+from tests.client.kafkas import Kafka, read_values, values
+from tests.waiting import wait_until
 
 from headrace.client import Consumer
 from headrace.client.beginnings import Begin, Mark, decide, find_mark
@@ -37,7 +38,7 @@ def ours(kafka: Kafka, group: str, **settings: Any) -> Consumer:
 
 def join(consumer: Consumer, topic: str, partitions: int) -> None:
     consumer.subscribe(topic)
-    until(lambda: consumer.poll_batch(1, 0.05) or len(consumer.assignment()) == partitions)
+    wait_until(lambda: consumer.poll_batch(1, 0.05) or len(consumer.assignment()) == partitions)
 
 
 def test_a_stock_consumer_loses_what_was_written_before_it_knew_of_the_partition(
@@ -46,10 +47,10 @@ def test_a_stock_consumer_loses_what_was_written_before_it_knew_of_the_partition
     topic = kafka.topic("grows")
     consumer = stock(kafka, f"stock-{topic}")
     consumer.subscribe([topic])
-    until(lambda: consumer.poll(0.05) or len(consumer.assignment()) == 1)
+    wait_until(lambda: consumer.poll(0.05) or len(consumer.assignment()) == 1)
     kafka.grow(topic, 2)
     kafka.fill(topic, 5, partition=1, word="early")
-    until(lambda: consumer.poll(0.05) or len(consumer.assignment()) == 2)
+    wait_until(lambda: consumer.poll(0.05) or len(consumer.assignment()) == 2)
     read: list[str] = []
 
     def reads_the_new_partition() -> bool:
@@ -57,7 +58,7 @@ def test_a_stock_consumer_loses_what_was_written_before_it_knew_of_the_partition
         read.extend(values([it for it in consumer.consume(100, 0.2) if it.error() is None]))
         return bool(read)
 
-    until(reads_the_new_partition)
+    wait_until(reads_the_new_partition)
     assert set(read) == {"late0"}, "nothing of what was written early"
     consumer.close()
 
@@ -105,7 +106,7 @@ def test_two_members_that_start_together_replay_no_history(kafka: Kafka) -> None
             read.extend(values(consumer.poll_batch(10, 0.05)))
         return len(first.assignment()) == len(second.assignment()) == 2
 
-    until(both_have_two)
+    wait_until(both_have_two)
     for partition in range(4):
         kafka.fill(topic, 1, partition=partition, word=f"new{partition}-")
 
@@ -114,7 +115,7 @@ def test_two_members_that_start_together_replay_no_history(kafka: Kafka) -> None
             read.extend(values(consumer.poll_batch(10, 0.05)))
         return len(read) >= 4
 
-    until(all_new)
+    wait_until(all_new)
     assert sorted(read) == ["new0-0", "new1-0", "new2-0", "new3-0"]
     first.close()
     second.close()
@@ -188,7 +189,7 @@ def test_nothing_is_lost_while_a_topic_grows_and_members_come_and_go(kafka: Kafk
             consumer.commit_async()
 
     members = [member()]
-    until(lambda: members[0].poll_batch(1, 0.05) or members[0].assignment())
+    wait_until(lambda: members[0].poll_batch(1, 0.05) or members[0].assignment())
     chance = random.Random(7)
     partitions = 1
     for round_ in range(6):
@@ -211,7 +212,7 @@ def test_nothing_is_lost_while_a_topic_grows_and_members_come_and_go(kafka: Kafk
         work(members)
         return written <= read
 
-    until(all_read)
+    wait_until(all_read)
     assert not {value for value in read if value.startswith("history")}
     for consumer in members:
         consumer.close()

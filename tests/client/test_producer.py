@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaException
-from tests.client.kafkas import TIMEOUT_SECONDS, Kafka, read_records, until, values
+from tests.client.kafkas import TIMEOUT_SECONDS, Kafka, read_records, values
+from tests.waiting import wait_until
 
 from headrace.client import Consumer, Producer, RecordMetadata
 from headrace.client.errors import BufferFull, DeliveryFailed, RecordTooLarge
@@ -170,7 +171,7 @@ def test_failures_that_nobody_waits_for_are_in_the_log(caplog: pytest.LogCapture
     with Producer({**NOBODY, "delivery.timeout.ms": 200}) as producer:
         producer.send("t", "v")
         producer.flush(TIMEOUT_SECONDS)
-        until(lambda: "records not written" in caplog.text)
+        wait_until(lambda: "records not written" in caplog.text)
 
 
 @pytest.mark.parametrize(

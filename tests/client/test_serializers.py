@@ -6,7 +6,8 @@ import uuid
 from typing import Any
 
 import pytest
-from tests.client.kafkas import Kafka, read_records, until
+from tests.client.kafkas import Kafka, read_records
+from tests.waiting import wait_until
 
 from headrace.client import Consumer, Producer
 from headrace.client.errors import UndecodableRecord, UnknownSetting
@@ -85,11 +86,11 @@ def test_an_undecodable_record_is_told_and_passed(headrace_kafka: Kafka) -> None
                 found.append(record.value())
             return bool(found)
 
-        until(read_one)
+        wait_until(read_one)
         with pytest.raises(UndecodableRecord, match=f"{topic}/0/1") as caught:
-            until(lambda: consumer.poll(0.1))
+            wait_until(lambda: consumer.poll(0.1))
         assert caught.value.record.value() == b"not json"
-        until(lambda: read_one() and len(found) == 2)
+        wait_until(lambda: read_one() and len(found) == 2)
         assert found == [1, 2]
         consumer.seek(topic, 0, "earliest")
         many = read_records(consumer, 3)

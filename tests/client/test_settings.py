@@ -10,7 +10,8 @@ from confluent_kafka import Consumer as LibraryConsumer
 from confluent_kafka import KafkaException
 from confluent_kafka import Producer as LibraryProducer
 from tests.apache_kafka import java_tool
-from tests.client.kafkas import Kafka, until
+from tests.client.kafkas import Kafka
+from tests.waiting import wait_until
 
 from headrace.client import Consumer, Producer
 from headrace.client.errors import UnknownSetting
@@ -268,7 +269,7 @@ def test_a_client_configured_as_javas_works(kafka: Kafka) -> None:
             batches.append([it.value() for it in consumer.poll_batch(timeout_s=0.1)])
             return sum(map(len, batches)) == 4
 
-        until(read_all)
+        wait_until(read_all)
     assert max(map(len, batches)) == 2
     assert [value for batch in batches for value in batch] == ["v0", "v1", "v2", "v3"]
     assert kafka.committed(f"g-{topic}", topic) == 4

@@ -7,7 +7,8 @@ import time
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.client.kafkas import Kafka, until
+from tests.client.kafkas import Kafka
+from tests.waiting import wait_until
 
 from headrace.client import Producer, Switches
 from headrace.client.errors import RateLimited, TopicSwitchedOff
@@ -21,11 +22,11 @@ def test_a_switch_reaches_those_who_follow_and_those_who_come(kafka: Kafka) -> N
         assert early.is_ready
         assert early.admit(topic) == 0.0
         turn(kafka.quiet, topic, SwitchState(is_on=False))
-        until(lambda: not early.state(topic).is_on)
+        wait_until(lambda: not early.state(topic).is_on)
         with Switches(kafka.quiet) as late, pytest.raises(TopicSwitchedOff):
             late.admit(topic)
         turn(kafka.quiet, topic, SwitchState())
-        until(lambda: early.state(topic).is_on)
+        wait_until(lambda: early.state(topic).is_on)
 
 
 def test_a_producer_refuses_what_its_limit_would_hold_too_long(headrace_kafka: Kafka) -> None:
@@ -47,7 +48,7 @@ def test_a_caller_that_waits_for_its_turn_notices_the_switch(headrace_kafka: Kaf
     with Switches(headrace_kafka.quiet) as switches:
         assert switches.admit(topic) == 0.0
         turn(headrace_kafka.quiet, topic, SwitchState(is_on=False, limit_per_s=1))
-        until(lambda: not switches.state(topic).is_on)
+        wait_until(lambda: not switches.state(topic).is_on)
         with pytest.raises(TopicSwitchedOff):
             switches.wait(topic, 1, 60.0)
 

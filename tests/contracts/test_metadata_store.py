@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 import pytest
+from tests.waiting import WAIT_SECONDS
 
 from headrace.metadata.sqlite import FILE_NAME, SqliteStore
 from headrace.metadata.store import (
@@ -29,7 +30,6 @@ from headrace.metadata.store import (
     StoreUnavailableError,
 )
 
-WAIT_SECONDS = 60
 SESSION_MS = 6_000
 
 

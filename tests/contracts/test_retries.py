@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from tests.waiting import WAIT_SECONDS
 
 from headrace.client.message import Message
 from headrace.store import Store, open_store
@@ -17,7 +18,6 @@ from headrace.testing import VirtualClock
 
 FAILURE = Failure("ValueError: no", "Traceback ...", "shop.bill", "abc123")
 LEASE_MS = 30_000
-WAIT_SECONDS = 60
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from sqlalchemy import Column, Integer, MetaData, String, Table, insert, select
 from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 from tests.handlers.endings import ends_with
 from tests.handlers.moments import Moments
+from tests.waiting import WAIT_SECONDS
 
 from headrace.store import (
     Store,
@@ -22,7 +23,6 @@ from headrace.store import (
 )
 
 BILLS = Table("bills", MetaData(), Column("id", Integer, primary_key=True), Column("name", String))
-WAIT_SECONDS = 60
 
 
 @pytest.fixture

@@ -8,11 +8,10 @@ from collections.abc import Iterator
 import pytest
 from tests.handlers.endings import ends_with
 from tests.handlers.moments import Moments
+from tests.waiting import WAIT_SECONDS
 
 from headrace.store import Store, open_store
 from headrace.store.inbox import InboxRow
-
-WAIT_SECONDS = 60
 
 
 @pytest.fixture

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 import pytest
 from tests.handlers.endings import ends_with
 from tests.handlers.moments import Moments
+from tests.waiting import WAIT_SECONDS
 
 from headrace.client.message import Message
 from headrace.store import Fenced, Store, open_store
 from headrace.store.leases import drop_lease, take_lease
 from headrace.store.offsets import Place
 
-WAIT_SECONDS = 60
 ORDERS = ("orders", 0)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from tests.dispatch.worlds import wait_until
+from tests.waiting import wait_until
 
 from headrace.dispatch.crew import Crew, Task, make_crew
 from headrace.dispatch.fences import Fence

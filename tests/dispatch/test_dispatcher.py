@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
-from tests.dispatch.worlds import WAIT_SECONDS, World, wait_until
+from tests.dispatch.worlds import World
+from tests.waiting import WAIT_SECONDS, wait_until
 
 from headrace.dispatch import Delivery, Dispatcher, DispatchError, JobFailed, SpoolFull
 

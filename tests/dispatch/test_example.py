@@ -6,7 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.dispatch.worlds import WAIT_SECONDS, World
+from tests.dispatch.worlds import World
+from tests.waiting import WAIT_SECONDS
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "dispatch.py"
 

@@ -6,7 +6,8 @@ import threading
 from collections.abc import Iterator, Sequence
 
 import pytest
-from tests.dispatch.worlds import QUICK, wait_until
+from tests.dispatch.worlds import QUICK
+from tests.waiting import wait_until
 
 from headrace.dispatch.errors import TokensUnavailable
 from headrace.dispatch.exchanger import Exchanger

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tests.dispatch.worlds import WAIT_SECONDS, World, wait_until
+from tests.dispatch.worlds import World
+from tests.waiting import WAIT_SECONDS, wait_until
 
 LITTLE, MUCH = 20, 600
 

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 import redis
-from tests.dispatch.worlds import WAIT_SECONDS, World, wait_until
+from tests.dispatch.worlds import World
 from tests.redis_server import RedisServer
+from tests.waiting import WAIT_SECONDS, wait_until
 
 from headrace.dispatch import Dispatcher
 from headrace.dispatch.tokens_open import open_tokens

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
 from tests.apache_kafka import ApacheKafka
-from tests.dispatch.worlds import WAIT_SECONDS, World, wait_until
+from tests.dispatch.worlds import World
+from tests.waiting import WAIT_SECONDS, wait_until
 
 EAGER = {"partition.assignment.strategy": "range"}
 COOPERATIVE = {"partition.assignment.strategy": "cooperative-sticky"}

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from tests.dispatch.worlds import WAIT_SECONDS, World, wait_until
+from tests.dispatch.worlds import World
+from tests.waiting import WAIT_SECONDS, wait_until
 
 from headrace.dispatch import Dispatcher
 from headrace.dispatch.outcomes import Outcome, parse

@@ -9,7 +9,8 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient
-from tests.dispatch.worlds import WAIT_SECONDS, World, wait_until
+from tests.dispatch.worlds import World
+from tests.waiting import WAIT_SECONDS, wait_until
 
 from headrace.dispatch import Delivery, Dispatcher
 from headrace.dispatch.node import Node

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tests.dispatch.worlds import wait_until
+from tests.waiting import wait_until
 
 from headrace.dispatch.errors import SpoolBroken
 from headrace.dispatch.spool.changes import Change, Done, Entries, Put

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import itertools
-import threading
-import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.waiting import WAIT_SECONDS
+
 from headrace.dispatch import Dispatcher, Limits
 from headrace.dispatch.tokens import Status
 from headrace.dispatch.tokens_open import open_tokens
 
-WAIT_SECONDS = 60.0
 # Everything that heals does so within a few seconds.
 QUICK = Limits(
     lease_ms=2_000,
@@ -80,12 +79,3 @@ class World:
     def idle(self) -> int:
         """How many tokens are idle."""
         return self.status().counts()["idle"]
-
-
-def wait_until(true: Callable[[], object], what: str = "") -> None:
-    """Wait for a condition."""
-    deadline = time.monotonic() + WAIT_SECONDS
-    pause = threading.Event()
-    while not true():
-        assert time.monotonic() < deadline, f"not in {WAIT_SECONDS} s: {what or true}"
-        pause.wait(0.02)

@@ -17,9 +17,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from tests.waiting import WAIT_SECONDS
+
 ROOT = Path(__file__).parents[2]
 RUN = ("run", "tests.faults.shop:app")
-WAIT_SECONDS = 60.0
 _READ_BYTES = 65_536
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import socket
 import ssl
-import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +16,7 @@ from tests.faults.disks import START_MS, batch_of
 from tests.faults.processes import BrokerProcess
 from tests.faults.samples import samples
 from tests.faults.wire import LENGTH, Hangup, Wire, request_frame
+from tests.waiting import wait_until
 
 from headrace.protocol.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from headrace.protocol.batch import (
@@ -74,8 +74,8 @@ def _unharmed_after_each_test(broker: BrokerProcess) -> Iterator[None]:
     sockets = open_sockets(broker)
     yield
     assert_unharmed(broker)
-    until(lambda: open_sockets(broker) <= sockets)
-    until(lambda: broker.resident_bytes() - before_bytes <= GROWTH_BYTES_MAX)
+    wait_until(lambda: open_sockets(broker) <= sockets)
+    wait_until(lambda: broker.resident_bytes() - before_bytes <= GROWTH_BYTES_MAX)
 
 
 def open_sockets(broker: BrokerProcess) -> int:
@@ -84,14 +84,6 @@ def open_sockets(broker: BrokerProcess) -> int:
         with suppress(FileNotFoundError):
             count += str(link.readlink()).startswith("socket:")
     return count
-
-
-def until(condition: Callable[[], bool], timeout_s: float = 10.0) -> None:
-    deadline_s = time.monotonic() + timeout_s
-    pause = threading.Event()
-    while not condition():
-        assert time.monotonic() < deadline_s, "the condition did not come true"
-        pause.wait(0.01)
 
 
 def assert_unharmed(broker: BrokerProcess) -> None:

@@ -17,8 +17,8 @@ import pytest
 from tests.apache_kafka import ApacheKafka
 from tests.client.kafkas import Kafka
 from tests.faults.processes import BrokerProcess
-from tests.handlers.running import wait_until
 from tests.ledger.delay.reading import read_all
+from tests.waiting import WAIT_SECONDS, wait_until
 
 from headrace.client import Producer
 from headrace.client.errors import DeliveryFailed
@@ -32,7 +32,6 @@ LATE_MS_MAX = 30_000
 # In the short form, which must hold on machines that are busy with other things.
 BUSY_LATE_MS_MAX = 90_000
 SETTINGS = ["group.initial.rebalance.delay.ms=0", "offsets.topic.num.partitions=4"]
-WAIT_SECONDS = 120.0
 
 
 class ServiceProcess:

@@ -19,7 +19,7 @@ import pytest
 from tests.apache_kafka import ApacheKafka
 from tests.cli.places import commit, fill
 from tests.cli.tool import TOOL
-from tests.handlers.running import wait_until
+from tests.waiting import wait_until
 
 from headrace.testing import BrokerThread
 

@@ -22,6 +22,7 @@ from tests.broker.apis.asking import Asker
 from tests.broker.transactional import Transactional, committed_offset, read_committed
 from tests.faults.worlds import WatchedDisk
 from tests.storage.faulty_files import PowerLossFileSystem
+from tests.waiting import WAIT_SECONDS
 
 from headrace.broker import Broker
 from headrace.broker.transactions_markers import Markers
@@ -34,7 +35,6 @@ from headrace.protocol.errors import ErrorCode
 PARTITIONS = 2
 GROUP = "g"
 NONE = ErrorCode.NONE
-WAIT_SECONDS = 60
 CRASH_POINTS_MIN = 100
 DATA = "/data"
 LOGS = ("__transaction_state-0", "__consumer_offsets-0", "t-0", "t-1")

@@ -2,29 +2,16 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
+from tests.waiting import WAIT_SECONDS
 
-WAIT_SECONDS = 60.0
 # Between two looks at a condition.
-LOOK_SECONDS = 0.01
 
 Record = tuple[bytes | None, bytes | None]
-
-
-def wait_until(
-    condition: Callable[[], object], what: str = "", seconds: float = WAIT_SECONDS
-) -> None:
-    """Wait for a condition; AssertionError with its name when it does not come true."""
-    deadline = time.monotonic() + seconds
-    pause = threading.Event()
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {seconds} s: {what or condition}"
-        pause.wait(LOOK_SECONDS)
 
 
 def send(

@@ -10,8 +10,9 @@ import msgspec
 import pytest
 from confluent_kafka import Consumer
 from sqlalchemy import Column, Integer, MetaData, String, Table, insert, select
-from tests.handlers.running import committed, read_all, send, wait_until
+from tests.handlers.running import committed, read_all, send
 from tests.stores import Pair
+from tests.waiting import wait_until
 
 from headrace.client.errors import UnknownGroupHistory
 from headrace.client.message import Message

@@ -8,8 +8,9 @@ from contextlib import contextmanager
 
 import msgspec
 from sqlalchemy import Column, Integer, MetaData, Table, insert, select
-from tests.handlers.running import committed, read_all, send, wait_until
+from tests.handlers.running import committed, read_all, send
 from tests.stores import Pair
+from tests.waiting import wait_until
 
 from headrace.handlers import App, Retry
 from headrace.store import Store, StoreUnavailable, Transaction

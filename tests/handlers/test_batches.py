@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from sqlalchemy import Column, Integer, MetaData, Table, insert, select
-from tests.handlers.running import committed, read_all, send, wait_until
+from tests.handlers.running import committed, read_all, send
 from tests.stores import Pair
+from tests.waiting import wait_until
 
 from headrace.client.message import Message
 from headrace.handlers import App, Backoff, Retry

@@ -6,9 +6,10 @@ import threading
 
 import pytest
 from sqlalchemy import Column, Integer, MetaData, Table, insert, select
-from tests.handlers.running import committed, read_all, send, wait_until
+from tests.handlers.running import committed, read_all, send
 from tests.redis_server import RedisServer
 from tests.stores import Pair
+from tests.waiting import wait_until
 
 from headrace.client.message import Message
 from headrace.handlers import App, Output, Retry

@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from typing import Any
 
 import pytest
-from tests.handlers.running import wait_until
+from tests.waiting import wait_until
 
 from headrace.client.message import Message
 from headrace.errors import Away

@@ -6,8 +6,9 @@ import threading
 from collections import defaultdict
 
 import pytest
-from tests.handlers.running import committed, send, wait_until
+from tests.handlers.running import committed, send
 from tests.stores import Pair
+from tests.waiting import wait_until
 
 from headrace.client.message import Message
 from headrace.handlers import App, Backoff, Retry

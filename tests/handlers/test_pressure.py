@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.handlers.running import committed, send, wait_until
+from tests.handlers.running import committed, send
 from tests.stores import Pair
+from tests.waiting import wait_until
 
 from headrace.handlers import App, assignment, runner
 from headrace.handlers.pressure import Gate, Limits, Load

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from tests.handlers.failing import Process, Topics, message, spec_of
-from tests.handlers.running import WAIT_SECONDS, wait_until
+from tests.waiting import WAIT_SECONDS, wait_until
 
 from headrace.client.message import Message
 from headrace.errors import Away

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.client.kafkas import TIMEOUT_SECONDS, Kafka
-from tests.handlers.running import wait_until
+from tests.waiting import wait_until
 
 from headrace import App, Backoff, Retry, outbox
 from headrace.cli.service.verbs import Name

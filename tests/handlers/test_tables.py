@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import pytest
 from confluent_kafka import Producer
-from tests.handlers.running import WAIT_SECONDS, wait_until
 from tests.stores import Pair
+from tests.waiting import WAIT_SECONDS, wait_until
 
 from headrace.errors import HandlerError
 from headrace.handlers.app import App

@@ -6,7 +6,7 @@ import json
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from kafka.errors import NoError
 from tests.apache_kafka import QUICK_JVM, ApacheKafka, java_tool
 from tests.broker.wire import Wire
 from tests.faults.processes import BrokerProcess
+from tests.waiting import wait_until
 
 from headrace.protocol.api.alter_replica_log_dirs import (
     AlterReplicaLogDir,
@@ -115,13 +116,6 @@ def consumed(bootstrap: str, topic: str, upto: int) -> dict[int, list[bytes]]:
             found.setdefault(message.partition(), []).append(message.value())
     consumer.close()
     return found
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WAIT_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        threading.Event().wait(0.02)
 
 
 def create(bootstrap: str, topic: str) -> None:

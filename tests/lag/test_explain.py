@@ -14,8 +14,8 @@ from tests.cli.members import Member
 from tests.cli.open_transactions import begin
 from tests.cli.places import commit
 from tests.client.kafkas import TIMEOUT_SECONDS, Kafka
-from tests.handlers.running import wait_until
 from tests.lag.workers import Worker
+from tests.waiting import wait_until
 
 from headrace.client.addresses import parse_servers
 from headrace.client.clock import SystemClock

@@ -14,8 +14,9 @@ from tests.apache_kafka import ApacheKafka
 from tests.cli.members import Member
 from tests.cli.open_transactions import begin
 from tests.cli.places import commit
-from tests.client.kafkas import TIMEOUT_SECONDS, Kafka, until
+from tests.client.kafkas import TIMEOUT_SECONDS, Kafka
 from tests.lag.share_members import ShareMember, begin_at
+from tests.waiting import wait_until
 
 from headrace.client.clock import SystemClock
 from headrace.client.cluster import Cluster
@@ -123,13 +124,13 @@ def test_markers_and_aborted_records_are_nothing_to_read(
     # After the last record that can be read; a marker, four aborted records and theirs follow.
     commit(kafka.bootstrap, group, {(topic, 0): 3})
     meter = Meter(cluster, SystemClock())
-    until(lambda: only(look(meter, group)).end == 9)
+    wait_until(lambda: only(look(meter, group)).end == 9)
     for _ in range(2):
         row = only(look(meter, group))
         assert (row.end, row.lag, row.behind_ms) == (9, 0, 0)
     transaction(kafka, topic, 1)
     # Its marker is written a moment after it has ended.
-    until(lambda: only(look(meter, group)).lag == 8)
+    wait_until(lambda: only(look(meter, group)).lag == 8)
     row = only(look(meter, group))
     assert row.behind_ms is not None
     assert row.behind_ms < HOUR_MS
@@ -152,7 +153,7 @@ def test_an_open_transaction_holds_records_that_are_not_lag(
     assert row.behind_ms is not None
     producer.abort_transaction(TIMEOUT_SECONDS)
     commit(kafka.bootstrap, group, {(topic, 0): 1})
-    until(lambda: only(measure(cluster, group)).lag == 8)
+    wait_until(lambda: only(measure(cluster, group)).lag == 8)
 
 
 def test_what_was_deleted_before_it_was_read_is_lost_not_lag(
@@ -183,7 +184,7 @@ def test_a_topic_that_is_deleted_has_no_lag(kafka: Kafka, cluster: Cluster, grou
     commit(kafka.bootstrap, group, {(kept, 0): 1, (dropped, 0): 0})
     admin = AdminClient(kafka.quiet)
     admin.delete_topics([dropped])[dropped].result(TIMEOUT_SECONDS)
-    until(lambda: not any(it.partitions for it in cluster.topics([dropped])))
+    wait_until(lambda: not any(it.partitions for it in cluster.topics([dropped])))
     found = measure(cluster, group)
     # Kafka forgets the offsets of a topic with the topic, sooner or later.
     gone = [row for row in found.partitions if row.topic == dropped]
@@ -275,7 +276,7 @@ def test_a_group_that_its_broker_shares_out(apache_kafka: ApacheKafka) -> None:
         member.wait_for(lambda member: member.owned == {0, 1})
         member.wait_for(lambda member: member.read == 3)
         meter = Meter(cluster, SystemClock())
-        until(lambda: look(meter, "lag-modern").lag == 0)
+        wait_until(lambda: look(meter, "lag-modern").lag == 0)
         found = look(meter, "lag-modern")
         assert found.type == "consumer"
         assert found.members is not None
@@ -289,13 +290,13 @@ def test_a_share_group(apache_kafka: ApacheKafka) -> None:
     topic = kafka.topic("lag")
     with Cluster([("127.0.0.1", apache_kafka.port)], Security()) as cluster:
         with ShareMember(cluster, "lag-shared", topic) as member:
-            until(member.beat)
+            wait_until(member.beat)
             assert only(measure(cluster, "lag-shared")).standing is Standing.NO_COMMIT
         begin_at(cluster, "lag-shared", topic, 0)
         kafka.fill(topic, 4, timestamp_ms=50_000)
         begin_at(cluster, "lag-shared", topic, 1)
         with ShareMember(cluster, "lag-shared", topic) as member:
-            until(member.beat)
+            wait_until(member.beat)
             found = measure(cluster, "lag-shared", SteppedClock(60_000))
             assert found.type == "share"
             assert found.members is not None

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.handlers.running import wait_until
+from tests.waiting import wait_until
 
 from headrace.client.clock import SystemClock
 from headrace.lag.deliveries import Deliveries

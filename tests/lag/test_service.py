@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.cli.places import commit, fill
 from tests.client.kafkas import Kafka
-from tests.handlers.running import wait_until
+from tests.waiting import wait_until
 
 from headrace.client.compacted import CompactedReader
 from headrace.lag.board import TOPIC, Board, make_topic

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import Column, LargeBinary, MetaData, String, Table, insert, select
-from tests.handlers.running import committed, wait_until
+from tests.handlers.running import committed
 from tests.large.sending import SIZE, ByHand, noise, small_large
 from tests.stores import Pair
+from tests.waiting import wait_until
 
 from headrace import (
     App,

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.handlers.running import wait_until
 from tests.large.sending import SIZE, noise, small_large
 from tests.stores import Pair
+from tests.waiting import wait_until
 
 from headrace import App, Producer
 from headrace.handlers.large_collecting import Collecting

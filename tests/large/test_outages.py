@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 import fsspec
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
-from tests.handlers.running import wait_until
 from tests.large.sending import SIZE, noise, small_large
+from tests.waiting import wait_until
 
 from headrace import App, Message
 from headrace.large.claims import new_name, open_claims

@@ -12,6 +12,7 @@ from contextlib import closing, contextmanager
 from confluent_kafka import Consumer, Producer
 from tests.cli.tool import TOOL
 from tests.stores import Pair
+from tests.waiting import WAIT_SECONDS, wait_until
 
 from headrace.client.message import Message
 from headrace.client.producer import Producer as ClientProducer
@@ -20,8 +21,6 @@ from headrace.handlers import App
 from headrace.outbox.confirmations import CONFIRM_TOPIC, ConfirmationReader, Confirmer
 from headrace.outbox.relay import Relay, RelayLimits
 from headrace.store import Store, Transaction, open_store
-
-WAIT_SECONDS = 60.0
 
 
 @contextmanager
@@ -46,14 +45,6 @@ def running(*works: Callable[[threading.Event], None]) -> Iterator[None]:
         stop.set()
         for thread in threads:
             thread.join(WAIT_SECONDS)
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WAIT_SECONDS
-    tick = threading.Event()
-    while not condition():
-        assert time.monotonic() < deadline
-        tick.wait(0.02)
 
 
 def read(pair: Pair, topic: str, count: int) -> list[Message]:
@@ -94,7 +85,7 @@ def test_messages_arrive_in_order_and_are_confirmed_by_the_consumers_layer(pair:
             assert [message.value for message in messages] == [b"%d" % n for n in range(50)]
             Confirmer(producer).confirm("shipping", messages)
             Confirmer(producer).confirm("billing", messages)
-            until(lambda: store.outbox.counts()["confirmed"] == 50)
+            wait_until(lambda: store.outbox.counts()["confirmed"] == 50)
 
 
 def test_any_client_can_confirm(pair: Pair) -> None:
@@ -113,15 +104,15 @@ def test_any_client_can_confirm(pair: Pair) -> None:
             stock.produce(CONFIRM_TOPIC, key=second.id, value="billing")
             stock.produce(CONFIRM_TOPIC, key=b"\xff", value="nonsense")
             assert stock.flush(WAIT_SECONDS) == 0
-            until(lambda: store.outbox.counts()["confirmed"] == 1)
+            wait_until(lambda: store.outbox.counts()["confirmed"] == 1)
             # One group has not: it comes again, with the same id.
             again = read(pair, topic, 1)[0]
             assert again.id == second.id
-            until(lambda: (row := store.outbox.find(second.id)) is not None
+            wait_until(lambda: (row := store.outbox.find(second.id)) is not None
                   and row.waiting == ["shipping"])  # fmt: skip
             stock.produce(CONFIRM_TOPIC, key=second.id, value="shipping")
             assert stock.flush(WAIT_SECONDS) == 0
-            until(lambda: store.outbox.counts()["confirmed"] == 2)
+            wait_until(lambda: store.outbox.counts()["confirmed"] == 2)
 
 
 def test_a_topic_that_is_switched_off_keeps_its_messages_in_the_outbox(pair: Pair) -> None:
@@ -158,7 +149,7 @@ def test_handlers_confirm_by_themselves(pair: Pair) -> None:
     with opened(pair) as store, app:
         for number in range(10):
             app.send(orders, str(number))
-        until(lambda: store.outbox.counts()["confirmed"] == 10)
+        wait_until(lambda: store.outbox.counts()["confirmed"] == 10)
         assert sum(store.outbox.counts().values()) == 10
 
 
@@ -169,7 +160,7 @@ def test_a_relay_takes_confirmations_by_http(pair: Pair) -> None:
             id = tx.send(topic, b"1", confirm_by=["billing"])
         with started_relay(pair, "--http", "127.0.0.1:0") as (_, said):
             address = said.rpartition("http://")[2].partition("/")[0]
-            until(lambda: store.outbox.counts()["sent"] == 1)
+            wait_until(lambda: store.outbox.counts()["sent"] == 1)
             with closing(http.client.HTTPConnection(address, timeout=WAIT_SECONDS)) as connection:
                 connection.request("POST", f"/confirm/{id}?group=billing")
                 assert connection.getresponse().read() == b'{"confirmed": 1}'
@@ -182,7 +173,7 @@ def test_a_relay_that_dies_is_followed_by_another(any_pair: Pair) -> None:
         with started_relay(any_pair) as (relay, _):
             with store.begin() as tx:
                 ids = [tx.send(topic, str(number)) for number in range(20)]
-            until(lambda: store.outbox.counts()["sent"] == 20)
+            wait_until(lambda: store.outbox.counts()["sent"] == 20)
             relay.kill()
             relay.wait(WAIT_SECONDS)
         with store.begin() as tx:
@@ -190,7 +181,7 @@ def test_a_relay_that_dies_is_followed_by_another(any_pair: Pair) -> None:
             tx.execute("UPDATE headrace_leases SET until_ms = 0")
             ids.append(tx.send(topic, b"last"))
         with started_relay(any_pair) as (relay, _):
-            until(lambda: store.outbox.counts()["sent"] == 21)
+            wait_until(lambda: store.outbox.counts()["sent"] == 21)
         assert relay.returncode == 0
         assert [message.id for message in read(any_pair, topic, 21)] == ids
 

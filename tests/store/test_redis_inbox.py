@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from tests.redis_server import RedisServer
+from tests.waiting import wait_until
 
 from headrace.store import StoreUnavailable
 from headrace.store.redis_inbox import RedisInbox
-
-WAIT_SECONDS = 60.0
 
 Make = Callable[..., RedisInbox]
 
@@ -35,12 +33,6 @@ def inbox(redis_server: RedisServer) -> Iterator[Make]:
 
 def claim(inbox: RedisInbox, *ids: str, consumer: str = "billing") -> set[str]:
     return inbox.claim(None, consumer, ids)
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WAIT_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline
 
 
 def test_what_is_done_is_not_new_again(inbox: Make) -> None:
@@ -92,7 +84,7 @@ def test_what_another_thread_has_in_hand_is_neither_skipped_nor_run(inbox: Make)
 def test_what_a_dead_process_had_in_hand_is_new_when_its_lease_ends(inbox: Make) -> None:
     dead, other = inbox(lease=50), inbox()
     claim(dead, "a")
-    until(lambda: dead.find("billing", "a") is None)
+    wait_until(lambda: dead.find("billing", "a") is None)
     assert claim(other, "a") == {"a"}
 
 
@@ -100,7 +92,7 @@ def test_ids_are_forgotten_after_their_time(inbox: Make) -> None:
     mine = inbox(keep=50)
     claim(mine, "a")
     mine.done("billing", ["a"])
-    until(lambda: mine.find("billing", "a") is None)
+    wait_until(lambda: mine.find("billing", "a") is None)
     assert claim(mine, "a") == {"a"}
 
 

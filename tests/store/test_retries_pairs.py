@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 from collections import Counter, defaultdict
 
-from tests.handlers.running import committed, read_all, send, wait_until
+from tests.handlers.running import committed, read_all, send
 from tests.stores import Pair
+from tests.waiting import wait_until
 
 from headrace import App, Backoff, Resend, Retry, Transaction
 from headrace.client.message import Message

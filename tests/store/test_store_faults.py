@@ -14,14 +14,13 @@ from sqlalchemy import event
 from tests.handlers.endings import ends_with
 from tests.handlers.fake_kafka import FakeProducer
 from tests.postgres import Postgres, programs
+from tests.waiting import WAIT_SECONDS
 
 from headrace.outbox import relay as relay_module
 from headrace.outbox.relay import Relay
 from headrace.store import Store, StoreUnavailable, engine, open_store
 from headrace.store.errors import is_foreign
 from headrace.telemetry.alarms import Alarm, Alarms
-
-WAIT_SECONDS = 60.0
 
 
 def claim(store: Store, *ids: str) -> set[str]:

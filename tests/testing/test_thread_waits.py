@@ -6,10 +6,10 @@ import threading
 from collections.abc import Callable
 
 import pytest
+from tests.waiting import WAIT_SECONDS
 
 from headrace.testing import VirtualClock
 
-WAIT_SECONDS = 60
 HOUR_MS = 3_600_000
 
 

@@ -8,6 +8,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar
 
+from tests.waiting import WAIT_SECONDS
+
 from headrace.broker.broker import Broker
 from headrace.broker.clock import Clock
 from headrace.broker.context import Context
@@ -23,8 +25,6 @@ from headrace.protocol.codec import decode, encode
 from headrace.protocol.records import Record
 from headrace.protocol.schema import Message
 from headrace.storage import FileSystem
-
-WAIT_SECONDS = 60
 
 ResponseT = TypeVar("ResponseT", bound=Message)
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import redis
 from tests.redis_server import RedisServer
+from tests.waiting import wait_until
 
 from headrace.dispatch.errors import TokensUnavailable
 from headrace.dispatch.fences import Fence, Token
@@ -24,14 +24,6 @@ def server() -> Iterator[RedisServer]:
     """A server of the test's own, to be flushed and stopped."""
     with RedisServer() as server:
         yield server
-
-
-def until(is_true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    pause = threading.Event()
-    while not is_true():
-        assert time.monotonic() < deadline
-        pause.wait(0.01)
 
 
 def calls(client: Any) -> int:
@@ -102,7 +94,7 @@ def test_closing_ends_a_wait_of_another_thread(server: RedisServer) -> None:
     thread = threading.Thread(target=lambda: found.append(store.wait("a", 60)))
     thread.start()
     blocked: Any = redis.Redis.from_url(server.url)
-    until(lambda: blocked.info("clients")["blocked_clients"] > 0)
+    wait_until(lambda: blocked.info("clients")["blocked_clients"] > 0)
     store.close()
     thread.join(30)
     assert found == [[]]
@@ -172,7 +164,7 @@ def test_a_cluster_finds_all_keys_of_a_topic_in_one_slot() -> None:
     options = ["--cluster-enabled", "yes", "--bind", "127.0.0.1", "--port", str(port)]
     with RedisServer(options) as server, redis.Redis.from_url(server.url) as client:
         client.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
-        until(lambda: b"cluster_state:ok" in client.execute_command("CLUSTER", "INFO"))
+        wait_until(lambda: b"cluster_state:ok" in client.execute_command("CLUSTER", "INFO"))
         store = RedisTokens(f"redis+cluster://127.0.0.1:{port}", "jobs")
         store.exchange("a", want=2)
         store.exchange("owner", [Put(0, Fence(1, 0)), Put(1, Fence(1, 0))])

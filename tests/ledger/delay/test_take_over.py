@@ -12,8 +12,8 @@ import pytest
 from confluent_kafka import Producer as TransactionalProducer
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from tests.client.kafkas import TIMEOUT_SECONDS, Kafka
-from tests.handlers.running import wait_until
 from tests.ledger.delay.reading import read_all
+from tests.waiting import wait_until
 
 from headrace.client import Producer
 from headrace.client.making_topics import admin_client

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from tests.handlers.running import WAIT_SECONDS, read_all, wait_until
+from tests.handlers.running import read_all
 from tests.ledger.half.world import command
+from tests.waiting import WAIT_SECONDS, wait_until
 
 # Not first in a thread: Python 3.11 cannot parse in two of them at once, as pytest lets it.
 import headrace.client.consumer  # noqa: F401

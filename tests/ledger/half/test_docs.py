@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.cli.test_docs import examples, matches
-from tests.handlers.running import WAIT_SECONDS, wait_until
+from tests.waiting import WAIT_SECONDS, wait_until
 
 from headrace.ledger.half.known import known_halves
 from headrace.ledger.half.limits import HalfLimits

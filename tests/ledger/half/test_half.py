@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 from confluent_kafka import KafkaError
-from tests.handlers.running import wait_until
+from tests.waiting import WAIT_SECONDS, wait_until
 
 from headrace.client.errors import DeliveryFailed
 from headrace.client.message import Message
@@ -20,8 +20,6 @@ from headrace.handlers.app import App
 from headrace.handlers.half.half import Half
 from headrace.ledger.half.bodies import Prepared
 from headrace.telemetry.alarms import Alarm
-
-WAIT_SECONDS = 30.0
 
 Run = Callable[[Half, Exception | None, str], None]
 

@@ -17,8 +17,9 @@ from confluent_kafka.admin import (
     ConfigResource,
     ResourceType,
 )
-from tests.handlers.running import WAIT_SECONDS, read_all, wait_until
+from tests.handlers.running import read_all
 from tests.ledger.half.conftest import QUICK, HalfKafka
+from tests.waiting import WAIT_SECONDS, wait_until
 
 from headrace import cli
 from headrace.client.message import Message

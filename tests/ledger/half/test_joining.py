@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 
 import pytest
+from tests.waiting import WAIT_SECONDS
 
 from headrace.client.message import Message
 from headrace.handlers.context import Parts
@@ -18,7 +19,6 @@ from headrace.handlers.half.joining import (
 )
 from headrace.store import open_store
 
-WAIT_SECONDS = 30.0
 LOOK_SECONDS = 0.3
 
 

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka import Producer
-from tests.client.kafkas import Kafka, until
+from tests.client.kafkas import Kafka
 from tests.spark.reruns import forget_last_batch
 from tests.spark.runs import make_runner, objects, run_pipeline, send
+from tests.waiting import wait_until
 
 from headrace.spark import (
     Json,
@@ -184,11 +185,11 @@ def test_a_pipeline_that_fails_starts_again_and_stops_when_asked(
     with home.held():
         running = threading.Thread(target=runner.run, args=(spark,))
         running.start()
-        until(lambda: home.state().get("restarts", 0) >= 1)
+        wait_until(lambda: home.state().get("restarts", 0) >= 1)
         assert "the flag is up" in home.state()["error"]
         flag.unlink()
         assert len(kafka.read(sink, 3)) == 3
-        until(lambda: home.state()["state"] == "running")
+        wait_until(lambda: home.state()["state"] == "running")
         with pytest.raises(PipelineError, match="runs already"), home.held():
             raise AssertionError
         home.ask_to_stop()
@@ -228,7 +229,7 @@ def test_a_new_version_is_replayed_compared_and_switched_to(
     make_live(where, new.sink, 2)
     assert (live_topic(where, sink), live_version(where, new.sink)) == (f"{sink}.v2", 2)
     drop_output(new.sink, 1, where)
-    until(lambda: not output_exists(new.sink, 1, where))
+    wait_until(lambda: not output_exists(new.sink, 1, where))
     assert output_exists(new.sink, 2, where)
 
 

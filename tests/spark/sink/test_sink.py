@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.client.kafkas import Kafka, until, values
+from tests.client.kafkas import Kafka, values
 from tests.spark.reruns import forget_last_batch, run_to_end
+from tests.waiting import wait_until
 
 from headrace.spark import exactly_once, register
 from headrace.spark.errors import PlanChanged, SinkError
@@ -91,7 +92,7 @@ def test_a_batch_that_failed_half_way_is_completed(
             for task in range(TASKS)
             if task != context.partitionId()
         ]
-        until(lambda: all(kafka.committed(name, topic) is not None for name in others))
+        wait_until(lambda: all(kafka.committed(name, topic) is not None for name in others))
         raise RuntimeError("this task fails after the others have written")
 
     failing = f.udf(fail_after_others, "string")

@@ -11,8 +11,9 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.errors import StreamingQueryException
 from tests.apache_kafka import ApacheKafka
-from tests.client.kafkas import TIMEOUT_SECONDS, Kafka, until
+from tests.client.kafkas import TIMEOUT_SECONDS, Kafka
 from tests.spark.topics import Row, consume, delete_before, from_spark, generate
+from tests.waiting import wait_until
 
 from headrace.spark import lag, register
 from headrace.testing import BrokerThread
@@ -131,7 +132,7 @@ def test_a_compacted_topic_is_read_as_by_a_plain_consumer(
             producer.produce(topic, b"v%d" % number + bytes(2000), b"k%d" % (number % 37))
         assert producer.flush(TIMEOUT_SECONDS) == 0
         pause = threading.Event()
-        until(lambda: pause.wait(0.2) or 0 < len(consume(kafka, topic)) < 1000)
+        wait_until(lambda: pause.wait(0.2) or 0 < len(consume(kafka, topic)) < 1000)
         options = {
             "bootstrap": kafka.bootstrap,
             "subscribe": topic,
@@ -188,7 +189,7 @@ def test_a_query_goes_on_where_it_ended(kafka: Kafka, spark: SparkSession, tmp_p
     }
     first, progress = stream_all(spark, options, tmp_path, ["*"])
     assert sorted(row["offset"] for row in first) == list(range(30))
-    until(lambda: kafka.committed(f"group-{topic}", topic) == 30)
+    wait_until(lambda: kafka.committed(f"group-{topic}", topic) == 30)
     if HAS_HOOKS:
         behind = [found.records for it in progress if (found := lag(it)) is not None]
         assert behind[0] == 10

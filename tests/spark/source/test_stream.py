@@ -9,8 +9,9 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 from pyspark.sql.streaming.datasource import ReadAllAvailable
-from tests.client.kafkas import TIMEOUT_SECONDS, Kafka, until
+from tests.client.kafkas import TIMEOUT_SECONDS, Kafka
 from tests.spark.topics import delete_before
+from tests.waiting import wait_until
 
 from headrace.spark.errors import DataLoss, OptionError, SourceUnreachable
 from headrace.spark.source.lags import Lag, lag
@@ -157,7 +158,7 @@ def quickly_gone(monkeypatch: pytest.MonkeyPatch) -> None:
 def delete(kafka: Kafka, topic: str) -> None:
     admin = AdminClient(kafka.quiet)
     admin.delete_topics([topic])[topic].result(TIMEOUT_SECONDS)
-    until(lambda: topic not in admin.list_topics(timeout=TIMEOUT_SECONDS).topics)
+    wait_until(lambda: topic not in admin.list_topics(timeout=TIMEOUT_SECONDS).topics)
 
 
 @pytest.mark.usefixtures("quickly_gone")
@@ -247,7 +248,7 @@ def test_open_transactions_are_waited_for(kafka: Kafka) -> None:
         ends.append(next_end(found, start))
         return ends[-1] == {topic: {"0": 2}}
 
-    until(is_over)
+    wait_until(is_over)
     assert offsets(found, start, ends[-1]) == [0]
 
 
@@ -277,7 +278,7 @@ def test_a_group_with_members_is_not_for_a_query(kafka: Kafka) -> None:
         consumer.poll(0.1)
         return bool(consumer.assignment())
 
-    until(has_joined)
+    wait_until(has_joined)
     found = reader(kafka, subscribe=topic, group=group)
     with pytest.raises(SourceUnreachable, match="no consumer is a member of"):
         found.commit(found.initialOffset())

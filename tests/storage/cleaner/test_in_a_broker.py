@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from tests.waiting import wait_until
 
 from headrace.storage.verify import verify
 from headrace.testing import BrokerThread
@@ -19,16 +18,6 @@ SETTINGS = {
     "log.flush.offset.checkpoint.interval.ms": 50,
 }
 KEYS = 50
-WAIT_SECONDS = 60.0
-
-
-def until(condition: Callable[[], bool]) -> None:
-    pause = threading.Event()
-    for _ in range(int(WAIT_SECONDS / 0.05)):
-        if condition():
-            return
-        pause.wait(0.05)
-    raise AssertionError("the condition did not come true")
 
 
 def write(bootstrap: str, rounds: int) -> dict[bytes, bytes]:
@@ -78,7 +67,7 @@ def test_a_compacted_topic_shrinks_and_keeps_its_state(tmp_path: Path) -> None:
         assert len(before) <= 20 * KEYS
         offsets = {message.offset(): message.value() for message in before}
 
-        until(lambda: len(read(broker.bootstrap)) < 8 * KEYS)
+        wait_until(lambda: len(read(broker.bootstrap)) < 8 * KEYS)
         after = read(broker.bootstrap)
         assert {message.key(): message.value() for message in after} == state
         assert all(

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import pytest
+from tests.waiting import wait_until_async
 
 from headrace.broker.workers import WorkerError, Workers
 
@@ -34,11 +35,6 @@ def in_loop(body: Callable[[], Awaitable[None]]) -> None:
             await body()
 
     asyncio.run(bounded())
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():
-        await asyncio.sleep(0.005)
 
 
 def exists(pid: int) -> bool:
@@ -90,7 +86,7 @@ def test_a_killed_worker_fails_its_job_only_and_is_replaced() -> None:
         async with started() as workers:
             first = await workers.run(os.getpid)
             job = asyncio.ensure_future(workers.run(time.sleep, 60))
-            await until(lambda: workers.busy == 1)
+            await wait_until_async(lambda: workers.busy == 1)
             os.kill(first, signal.SIGKILL)
             with pytest.raises(WorkerError, match="signal 9"):
                 await job
@@ -114,12 +110,12 @@ def test_cancelling_a_job_kills_its_worker_and_frees_its_place() -> None:
         async with started() as workers:
             pid = await workers.run(os.getpid)
             job = asyncio.ensure_future(workers.run(time.sleep, 60))
-            await until(lambda: workers.busy == 1)
+            await wait_until_async(lambda: workers.busy == 1)
             job.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await job
             assert await workers.run(os.getpid) != pid
-            await until(lambda: not exists(pid))
+            await wait_until_async(lambda: not exists(pid))
 
     in_loop(body)
 
@@ -129,7 +125,7 @@ def test_closing_ends_jobs_under_way_and_refuses_new_ones() -> None:
         workers = Workers()
         pid = await workers.run(os.getpid)
         job = asyncio.ensure_future(workers.run(time.sleep, 60))
-        await until(lambda: workers.busy == 1)
+        await wait_until_async(lambda: workers.busy == 1)
         waiting = asyncio.ensure_future(workers.run(os.getpid))
         await asyncio.sleep(0)
         await workers.close()
@@ -171,6 +167,6 @@ def test_a_worker_ends_in_the_middle_of_a_job_when_its_parent_is_killed() -> Non
         parent.wait()
 
     async def body() -> None:
-        await until(lambda: not exists(worker))
+        await wait_until_async(lambda: not exists(worker))
 
     in_loop(body)
