@@ -18,7 +18,7 @@ from headrace.metadata.store import (
     Check,
     Create,
     Delete,
-    Entry,
+    MetadataEntry,
     EntryExistsError,
     MetadataStore,
     NoEntryError,
@@ -114,7 +114,7 @@ def with_two_stores(
 def test_a_created_entry_is_read_back_at_version_0(backend: Backend) -> None:
     async def scenario(store: MetadataStore) -> None:
         assert await store.multi([Create("/a", b"one")]) == [0]
-        assert await store.read("/a") == Entry(b"one", 0)
+        assert await store.read("/a") == MetadataEntry(b"one", 0)
 
     with_store(backend, scenario)
 
@@ -143,7 +143,7 @@ def test_each_set_raises_the_version_by_one(backend: Backend) -> None:
         await store.multi([Create("/a")])
         assert await store.multi([Set("/a", b"x")]) == [1]
         assert await store.multi([Set("/a", b"y", 1)]) == [2]
-        assert await store.read("/a") == Entry(b"y", 2)
+        assert await store.read("/a") == MetadataEntry(b"y", 2)
 
     with_store(backend, scenario)
 
@@ -154,7 +154,7 @@ def test_a_set_or_delete_of_another_version_is_refused(backend: Backend) -> None
         for op in (Set("/a", b"y", 3), Delete("/a", 3), Check("/a", 3)):
             with pytest.raises(BadVersionError):
                 await store.multi([op])
-        assert await store.read("/a") == Entry(b"x", 0)
+        assert await store.read("/a") == MetadataEntry(b"x", 0)
 
     with_store(backend, scenario)
 
@@ -165,7 +165,7 @@ def test_an_entry_made_again_starts_at_version_0(backend: Backend) -> None:
         assert await store.multi([Delete("/a", 1)]) == [-1]
         assert await store.read("/a") is None
         await store.multi([Create("/a")])
-        assert await store.read("/a") == Entry(b"", 0)
+        assert await store.read("/a") == MetadataEntry(b"", 0)
 
     with_store(backend, scenario)
 
@@ -184,7 +184,7 @@ def test_an_entry_cannot_be_created_twice(backend: Backend) -> None:
         await store.multi([Create("/a", b"first")])
         with pytest.raises(EntryExistsError):
             await store.multi([Create("/a", b"second")])
-        assert await store.read("/a") == Entry(b"first", 0)
+        assert await store.read("/a") == MetadataEntry(b"first", 0)
 
     with_store(backend, scenario)
 
@@ -206,8 +206,8 @@ def test_children_are_listed_by_name_without_grandchildren(backend: Backend) -> 
         await store.multi([Create(path, path.encode()) for path in paths])
         assert await store.children("/a") == ["b", "z"]
         assert await store.read_children("/a") == {
-            "b": Entry(b"/a/b", 0),
-            "z": Entry(b"/a/z", 0),
+            "b": MetadataEntry(b"/a/b", 0),
+            "z": MetadataEntry(b"/a/z", 0),
         }
         assert await store.children("/a/z") == []
         assert await store.children("/") == ["a", "a-b", "a0"]
@@ -223,7 +223,7 @@ def test_data_may_be_any_bytes(backend: Backend) -> None:
 
     async def scenario(store: MetadataStore) -> None:
         await store.multi([Create("/a", data)])
-        assert await store.read("/a") == Entry(data, 0)
+        assert await store.read("/a") == MetadataEntry(data, 0)
 
     with_store(backend, scenario)
 
@@ -259,8 +259,8 @@ def test_when_one_op_fails_none_has_happened(backend: Backend, last: Op) -> None
         with pytest.raises(StoreError):
             await store.multi([Create("/b"), Set("/a", b"new"), Delete("/gone"), last])
         assert await store.read("/b") is None
-        assert await store.read("/a") == Entry(b"old", 0)
-        assert await store.read("/gone") == Entry(b"", 0)
+        assert await store.read("/a") == MetadataEntry(b"old", 0)
+        assert await store.read("/gone") == MetadataEntry(b"", 0)
 
     with_store(backend, scenario)
 
@@ -298,7 +298,7 @@ def test_one_of_many_racing_writers_wins_each_version(backend: Backend) -> None:
                 return tries
 
         await asyncio.gather(*(increment(store) for store in (one, other) for _ in range(10)))
-        assert await other.read("/n") == Entry(b"20", 20)
+        assert await other.read("/n") == MetadataEntry(b"20", 20)
 
     with_two_stores(backend, scenario)
 
@@ -308,7 +308,7 @@ def test_a_change_is_there_after_reopening(backend: Backend) -> None:
         await store.multi([Create("/a", b"kept"), Create("/a/b")])
 
     async def check(store: MetadataStore) -> None:
-        assert await store.read("/a") == Entry(b"kept", 0)
+        assert await store.read("/a") == MetadataEntry(b"kept", 0)
         assert await store.children("/a") == ["b"]
 
     with_store(backend, write)
@@ -318,7 +318,7 @@ def test_a_change_is_there_after_reopening(backend: Backend) -> None:
 def test_a_change_is_seen_at_once_by_another_connection(backend: Backend) -> None:
     async def scenario(one: MetadataStore, other: MetadataStore) -> None:
         await one.multi([Create("/a", b"x")])
-        assert await other.read("/a") == Entry(b"x", 0)
+        assert await other.read("/a") == MetadataEntry(b"x", 0)
 
     with_two_stores(backend, scenario)
 
@@ -395,7 +395,7 @@ def test_ephemeral_entries_go_when_their_session_is_closed(backend: Backend) -> 
         session = await one.session(SESSION_MS)
         await one.multi([Create("/ids"), Create("/ids/1", b"me", session), Create("/stays")])
         entry = await other.read("/ids/1")
-        assert entry == Entry(b"me", 0, session.id)
+        assert entry == MetadataEntry(b"me", 0, session.id)
         watch = await other.watch("/ids")
         await session.close()
         await watch.changed()
@@ -475,6 +475,6 @@ def test_a_successor_may_take_the_path_after_the_owners_end(backend: Backend) ->
             await other.multi([Create("/controller", b"2", session)])
         await one.close()
         await other.multi([Create("/controller", b"2", session)])
-        assert await other.read("/controller") == Entry(b"2", 0, session.id)
+        assert await other.read("/controller") == MetadataEntry(b"2", 0, session.id)
 
     with_two_stores(backend, scenario)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from headrace.metadata.sqlite import FILE_NAME, SqliteStore
-from headrace.metadata.store import Create, Entry, Set, StoreUnavailableError
+from headrace.metadata.store import Create, MetadataEntry, Set, StoreUnavailableError
 
 KILLS = 6
 WRITER = """
@@ -108,8 +108,8 @@ def test_commits_are_synced_through_a_write_ahead_log(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def open_and_read(path: Path) -> Entry | None:
-    async def scenario() -> Entry | None:
+def open_and_read(path: Path) -> MetadataEntry | None:
+    async def scenario() -> MetadataEntry | None:
         store = await SqliteStore.open(path)
         try:
             return await store.read("/a")
@@ -158,10 +158,10 @@ def test_a_failing_write_is_reported_and_reads_go_on(tmp_path: Path) -> None:
         store._tree._db.execute("PRAGMA query_only = 1")
         with pytest.raises(StoreUnavailableError, match="readonly"):
             await store.multi([Set("/a", b"y")])
-        assert await store.read("/a") == Entry(b"x", 0)
+        assert await store.read("/a") == MetadataEntry(b"x", 0)
         store._tree._db.execute("PRAGMA query_only = 0")
         await store.multi([Set("/a", b"y")])
-        assert await store.read("/a") == Entry(b"y", 1)
+        assert await store.read("/a") == MetadataEntry(b"y", 1)
         await store.close()
 
     asyncio.run(scenario())

@@ -35,7 +35,7 @@ from headrace.metadata.store import (
     ROOT,
     BadVersionError,
     Create,
-    Entry,
+    MetadataEntry,
     EntryExistsError,
     NoEntryError,
     Op,
@@ -105,7 +105,7 @@ class Machine:
         self.disk = PowerLossFileSystem()
         self.disk.mkdir(DATA)
         self.disk.sync_dir(ROOT)
-        self.entries: dict[str, Entry] = {ROOT: Entry(b"", 0)}
+        self.entries: dict[str, MetadataEntry] = {ROOT: MetadataEntry(b"", 0)}
         self.process: Process | None = None
         self.broker: Broker | None = None
         self.starts = 0
@@ -223,18 +223,18 @@ def settle(future: asyncio.Future[None]) -> None:
 class Store:
     """The metadata store: what was committed survives every crash."""
 
-    def __init__(self, entries: dict[str, Entry], world: World) -> None:
+    def __init__(self, entries: dict[str, MetadataEntry], world: World) -> None:
         self._entries = entries
         self._world = world
 
     async def _wait(self) -> None:
         await asyncio.sleep(self._world.between(0, 2_000) / 1e6)
 
-    async def read(self, path: str) -> Entry | None:
+    async def read(self, path: str) -> MetadataEntry | None:
         await self._wait()
         return self._entries.get(path)
 
-    async def read_children(self, path: str) -> dict[str, Entry]:
+    async def read_children(self, path: str) -> dict[str, MetadataEntry]:
         await self._wait()
         return {
             name.rpartition("/")[2]: entry
@@ -253,7 +253,7 @@ class Store:
                     raise EntryExistsError(op.path)
                 if parent_of(op.path) not in after:
                     raise NoEntryError(op.path)
-                after[op.path] = Entry(op.data, 0)
+                after[op.path] = MetadataEntry(op.data, 0)
                 versions.append(0)
                 continue
             if entry is None:
@@ -261,7 +261,7 @@ class Store:
             if op.version not in (-1, entry.version):
                 raise BadVersionError(op.path)
             if isinstance(op, Set):
-                after[op.path] = Entry(op.data, entry.version + 1)
+                after[op.path] = MetadataEntry(op.data, entry.version + 1)
                 versions.append(entry.version + 1)
             else:
                 after.pop(op.path)

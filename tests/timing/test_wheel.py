@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.timing.wheel import Entry, TimingWheel
+from headrace.timing.wheel import Timer, TimingWheel
 
 Step = tuple[str, int]
 
@@ -34,7 +34,7 @@ def test_wheel_agrees_with_a_sorted_list(
 ) -> None:
     wheel: TimingWheel[int] = TimingWheel(tick_ms, size, start_ms)
     now_ms = start_ms
-    added: list[Entry[int]] = []
+    added: list[Timer[int]] = []
     waiting: dict[int, int] = {}  # item -> the time from which on it must have expired
 
     for verb, amount in script:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from headrace.broker.pending import Pending
 from headrace.broker.shard import Landing, Shard, Write
 from headrace.coordinator.coordinator import GroupCoordinator
-from headrace.coordinator.effects import ProducerEpoch, Reply, Result, Timer, TimerKey, TimerKind
+from headrace.coordinator.effects import ProducerEpoch, Reply, Result, SetTimer, TimerKey, TimerKind
 from headrace.coordinator.loading import Loader
 from headrace.coordinator.offsets import NO_PRODUCER_ID
 from headrace.coordinator.records import Change, encode
@@ -160,7 +160,7 @@ class GroupShard(Shard[Change]):
 
     # Time.
 
-    def _set_timers(self, timers: list[Timer]) -> None:
+    def _set_timers(self, timers: list[SetTimer]) -> None:
         for key, delay_ms in timers:
             # Sessions follow the broker's clock, which tests move; rebalances stay real, so
             # that real clients are not kept waiting.

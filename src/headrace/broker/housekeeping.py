@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from headrace.config import Settings
     from headrace.storage import Log
     from headrace.storage.manager import ManagerCheckpoint
-    from headrace.timing.wheel import Entry
+    from headrace.timing.wheel import Timer
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ class Housekeeping:
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        self._timers: dict[int, Entry[Callable[[], None]]] = {}
+        self._timers: dict[int, Timer[Callable[[], None]]] = {}
         self._checkpointing = asyncio.Lock()
         self._running: set[asyncio.Task[None]] = set()
         self._closed = False

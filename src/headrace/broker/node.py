@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from headrace.broker.groups import GroupService
     from headrace.broker.housekeeping import Housekeeping
     from headrace.broker.mover import Mover
-    from headrace.broker.ports import Cluster
+    from headrace.broker.ports import ClusterPort
     from headrace.broker.sharding import Sharded
     from headrace.broker.topics import TopicService
     from headrace.broker.transactions import TransactionService
@@ -39,7 +39,7 @@ class Node:
 
     # Set by Broker.start, in this order, before the first request.
     catalog: Catalog
-    cluster: Cluster
+    cluster: ClusterPort
     logs: LogManager
     topics: TopicService
     groups: GroupService

@@ -18,7 +18,7 @@ class BrokerAddress(NamedTuple):
     rack: str | None = None
 
 
-class Cluster(Protocol):
+class ClusterPort(Protocol):
     """The cluster around a broker; a single node has the trivial one in `alone.py`."""
 
     @property

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Hashable, Iterable
 
 from headrace.broker.timers import Timers
-from headrace.timing.wheel import Entry
+from headrace.timing.wheel import Timer
 
 log = logging.getLogger(__name__)
 
@@ -19,7 +19,7 @@ class Waiting:
     def __init__(self) -> None:
         self.done = False
         self.keys: tuple[Hashable, ...] = ()
-        self._entry: Entry[Callable[[], None]] | None = None
+        self._entry: Timer[Callable[[], None]] | None = None
 
     def try_complete(self) -> bool:
         """Answer and return True if the condition holds now; else change nothing."""

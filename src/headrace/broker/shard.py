@@ -33,7 +33,7 @@ from headrace.protocol.primitives import ProtocolError
 from headrace.protocol.records import Record
 from headrace.storage import Origin
 from headrace.storage.log.reading import ColdRead
-from headrace.timing.wheel import Entry
+from headrace.timing.wheel import Timer
 
 if TYPE_CHECKING:
     from headrace.broker.node import Node
@@ -154,7 +154,7 @@ class Shard(ABC, Generic[ChangeT]):
         self._codec = codec
         self._timeout_ms = timeout_ms
         self._open: list[Write[ChangeT]] = []
-        self._timers: dict[Hashable, Entry[Callable[[], None]]] = {}
+        self._timers: dict[Hashable, Timer[Callable[[], None]]] = {}
 
     # What each kind of coordinator adds.
 

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 
 from headrace.broker.clock import Alarm, Clock
-from headrace.timing.wheel import Entry, TimingWheel
+from headrace.timing.wheel import Timer, TimingWheel
 
 TICK_MS = 1
 WHEEL_SIZE = 64
@@ -27,11 +27,11 @@ class Timers:
         self._alarm: Alarm | None = None
         self._alarm_at_ms = 0
 
-    def call_later(self, delay_ms: int, function: Callable[[], None]) -> Entry[Callable[[], None]]:
+    def call_later(self, delay_ms: int, function: Callable[[], None]) -> Timer[Callable[[], None]]:
         """Call `function` after `delay_ms`; the entry's `cancel()` calls it off."""
         return self.call_at(self._clock.monotonic_ms() + delay_ms, function)
 
-    def call_at(self, deadline_ms: int, function: Callable[[], None]) -> Entry[Callable[[], None]]:
+    def call_at(self, deadline_ms: int, function: Callable[[], None]) -> Timer[Callable[[], None]]:
         """Call `function` once the monotonic clock has reached `deadline_ms`."""
         entry = self._wheel.add(deadline_ms, function)
         if self._alarm is None or deadline_ms < self._alarm_at_ms:

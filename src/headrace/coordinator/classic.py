@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from headrace.coordinator.effects import Call, Cause, Now, Result, Timer
+from headrace.coordinator.effects import Call, Cause, Now, Result, SetTimer
 from headrace.coordinator.group import Group
 from headrace.coordinator.member import Member, Protocols, chosen_protocol
 from headrace.coordinator.records import GroupChange
@@ -124,7 +124,7 @@ class ClassicGroups:
         elif call.api_version >= MEMBER_ID_REQUIRED_VERSION:
             self._groups[group.group_id] = group
             group.pending.add(member_id)
-            out.timers.append(Timer(session_key(group, member_id), request.session_timeout_ms))
+            out.timers.append(SetTimer(session_key(group, member_id), request.session_timeout_ms))
             out.reply(call.token, refused_join(ErrorCode.MEMBER_ID_REQUIRED, member_id))
             return
         self._add(group, request, member_id, call, out)
@@ -221,7 +221,7 @@ class ClassicGroups:
         sync = group.syncs.get(old_id)
         if sync is not None:
             out.reply(sync, SyncGroupResponse(error_code=ErrorCode.FENCED_INSTANCE_ID))
-        out.timers.append(Timer(session_key(group, old_id), None))
+        out.timers.append(SetTimer(session_key(group, old_id), None))
         group.swap(old_id, new)
         group.joins[new_id] = call.token
         reason = f"static member {request.group_instance_id} came back{because(request.reason)}"

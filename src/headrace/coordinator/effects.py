@@ -59,7 +59,7 @@ class TimerKey(NamedTuple):
     member_id: str = ""
 
 
-class Timer(NamedTuple):
+class SetTimer(NamedTuple):
     """Set (or, with no delay, call off) a timer."""
 
     key: TimerKey
@@ -99,7 +99,7 @@ class Result:
 
     records: list[Change] = field(default_factory=list)
     replies: list[Reply] = field(default_factory=list)
-    timers: list[Timer] = field(default_factory=list)
+    timers: list[SetTimer] = field(default_factory=list)
     rebalances: list[Rebalance] = field(default_factory=list)
     # The transaction that the records are part of, if any.
     producer: ProducerEpoch | None = None

@@ -13,7 +13,7 @@ from headrace.coordinator.effects import (
     Now,
     Rebalance,
     Result,
-    Timer,
+    SetTimer,
     TimerKey,
     TimerKind,
 )
@@ -47,7 +47,7 @@ class Rounds:
         member.deadline_ms = now.monotonic_ms + timeout_ms
         if member.alarm_ms is None or member.alarm_ms > member.deadline_ms:
             member.alarm_ms = member.deadline_ms
-            out.timers.append(Timer(session_key(group, member.member_id), timeout_ms))
+            out.timers.append(SetTimer(session_key(group, member.member_id), timeout_ms))
 
     def on_session_timer(self, group: Group, member_id: str, now: Now, out: Result) -> None:
         """A session may have ended: look whether it really has."""
@@ -81,7 +81,7 @@ class Rounds:
         if sync is not None:
             out.reply(sync, SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
         group.remove(member_id)
-        out.timers.append(Timer(session_key(group, member_id), None))
+        out.timers.append(SetTimer(session_key(group, member_id), None))
 
     # Joining.
 
@@ -100,7 +100,7 @@ class Rounds:
             out.reply(token, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
         group.syncs.clear()
         group.unsynced.clear()
-        out.timers.append(Timer(TimerKey(TimerKind.SYNC, group.group_id), None))
+        out.timers.append(SetTimer(TimerKey(TimerKind.SYNC, group.group_id), None))
         out.rebalances.append(Rebalance(group.group_id, cause, reason))
 
         group.is_initial = group.state is State.EMPTY
@@ -111,11 +111,11 @@ class Rounds:
             group.newcomer = False
             group.initial_delay_ms = delay_ms
             group.initial_left_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
-            out.timers.append(Timer(join_key(group), delay_ms))
+            out.timers.append(SetTimer(join_key(group), delay_ms))
         elif group.all_joined:
             self.complete(group, now, out)
         else:
-            out.timers.append(Timer(join_key(group), group.rebalance_timeout_ms))
+            out.timers.append(SetTimer(join_key(group), group.rebalance_timeout_ms))
 
     def complete_if_ready(self, group: Group, now: Now, out: Result) -> None:
         """End the joining if all are here; an empty group's first one ends by its timer only."""
@@ -131,7 +131,7 @@ class Rounds:
             delay_ms = min(self._settings.initial_rebalance_delay_ms, group.initial_left_ms)
             group.initial_left_ms = max(group.initial_left_ms - group.initial_delay_ms, 0)
             group.initial_delay_ms = delay_ms
-            out.timers.append(Timer(join_key(group), delay_ms))
+            out.timers.append(SetTimer(join_key(group), delay_ms))
         else:
             self.complete(group, now, out)
 
@@ -142,13 +142,13 @@ class Rounds:
                 self.drop(group, member_id, out)
         if not group.members:
             out.records.append(GroupChange(group.group_id, group.emptied(now.wall_ms)))
-            out.timers.append(Timer(join_key(group), EMPTY_RETRY_MS))
+            out.timers.append(SetTimer(join_key(group), EMPTY_RETRY_MS))
             return
         if not self._elect(group):
             # Only static members are left and none of them came: their sessions will decide.
-            out.timers.append(Timer(join_key(group), group.rebalance_timeout_ms))
+            out.timers.append(SetTimer(join_key(group), group.rebalance_timeout_ms))
             return
-        out.timers.append(Timer(join_key(group), None))
+        out.timers.append(SetTimer(join_key(group), None))
         group.begin_generation()
         for member_id, member in group.members.items():
             token = group.joins.pop(member_id, None)
@@ -158,7 +158,7 @@ class Rounds:
             member.is_new = False
         group.unsynced = set(group.members)
         out.timers.append(
-            Timer(TimerKey(TimerKind.SYNC, group.group_id), group.rebalance_timeout_ms)
+            SetTimer(TimerKey(TimerKind.SYNC, group.group_id), group.rebalance_timeout_ms)
         )
 
     def _elect(self, group: Group) -> bool:
@@ -178,7 +178,7 @@ class Rounds:
         """A member has asked for its share."""
         group.unsynced.discard(member_id)
         if not group.unsynced:
-            out.timers.append(Timer(TimerKey(TimerKind.SYNC, group.group_id), None))
+            out.timers.append(SetTimer(TimerKey(TimerKind.SYNC, group.group_id), None))
 
     def on_sync_timer(self, group: Group, now: Now, out: Result) -> None:
         """Members that joined but never asked for their share are out."""

@@ -23,7 +23,7 @@ from headrace.metadata.store import (
     BadVersionError,
     Create,
     Delete,
-    Entry,
+    MetadataEntry,
     MetadataStore,
     Op,
     Set,
@@ -293,7 +293,7 @@ def _dump(value: Any) -> bytes:
     return json.dumps(value, separators=(",", ":")).encode()
 
 
-def _json(path: str, entry: Entry) -> dict[str, Any]:
+def _json(path: str, entry: MetadataEntry) -> dict[str, Any]:
     try:
         value = json.loads(entry.data)
     except ValueError as error:
@@ -309,7 +309,7 @@ def _topic_data(topic: Topic, leader: int) -> bytes:
     return _dump(value | {"internal": True} if topic.internal else value)
 
 
-def _topic(name: str, entry: Entry, configs: Mapping[str, Entry]) -> Topic:
+def _topic(name: str, entry: MetadataEntry, configs: Mapping[str, MetadataEntry]) -> Topic:
     path, config = f"{TOPICS}/{name}", configs.get(name)
     if config is None:
         raise CatalogError(f"{TOPIC_CONFIGS}/{name} is missing")
@@ -332,14 +332,14 @@ def _config_data(config: Mapping[str, str]) -> bytes:
     return _dump({"version": 1, "config": dict(config)})
 
 
-def _config(path: str, entry: Entry) -> dict[str, str]:
+def _config(path: str, entry: MetadataEntry) -> dict[str, str]:
     config = _json(path, entry).get("config")
     if not isinstance(config, dict):
         raise CatalogError(f"{path} holds no settings")
     return {str(name): str(value) for name, value in config.items()}
 
 
-def _log_dirs(path: str, entry: Entry) -> dict[str, str]:
+def _log_dirs(path: str, entry: MetadataEntry) -> dict[str, str]:
     ids_by_path = _json(path, entry).get("log_dirs")
     if not isinstance(ids_by_path, dict):
         raise CatalogError(f"{path} holds no log dirs")
@@ -350,7 +350,7 @@ def _deleted_data(topic: DeletedTopic) -> bytes:
     return _dump({"version": 1, "name": topic.name, "partitions": topic.partitions})
 
 
-def _deleted(topic_hex: str, entry: Entry) -> DeletedTopic:
+def _deleted(topic_hex: str, entry: MetadataEntry) -> DeletedTopic:
     path = f"{DELETED_TOPICS}/{topic_hex}"
     value = _json(path, entry)
     try:

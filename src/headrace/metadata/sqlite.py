@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
-from headrace.metadata.store import Entry, Op, StoreUnavailableError, check_path, covers
+from headrace.metadata.store import MetadataEntry, Op, StoreUnavailableError, check_path, covers
 from headrace.metadata.tree import Tree
 
 FILE_NAME = "metadata.sqlite"
@@ -60,13 +60,13 @@ class SqliteStore:
             raise
         return cls(tree, thread, poll_ms)
 
-    async def read(self, path: str) -> Entry | None:
+    async def read(self, path: str) -> MetadataEntry | None:
         return await self._call(self._tree.read, path)
 
     async def children(self, path: str) -> list[str]:
         return await self._call(self._tree.children, path)
 
-    async def read_children(self, path: str) -> dict[str, Entry]:
+    async def read_children(self, path: str) -> dict[str, MetadataEntry]:
         return await self._call(self._tree.read_children, path)
 
     async def multi(self, ops: Sequence[Op]) -> list[int]:

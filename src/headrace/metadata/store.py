@@ -43,7 +43,7 @@ class StoreUnavailableError(StoreError):
     """The store cannot be reached, is closed, or its disk fails; the outcome may be unknown."""
 
 
-class Entry(NamedTuple):
+class MetadataEntry(NamedTuple):
     """What one path holds; an ephemeral entry names the session it lives and dies with."""
 
     data: bytes
@@ -122,7 +122,7 @@ class Watch(Protocol):
 class MetadataStore(Protocol):
     """The tree. Every method may raise StoreUnavailableError."""
 
-    async def read(self, path: str) -> Entry | None:
+    async def read(self, path: str) -> MetadataEntry | None:
         """The entry at a path, or None."""
         ...
 
@@ -130,7 +130,7 @@ class MetadataStore(Protocol):
         """Names of the entries right below a path, sorted; NoEntryError if there is no path."""
         ...
 
-    async def read_children(self, path: str) -> dict[str, Entry]:
+    async def read_children(self, path: str) -> dict[str, MetadataEntry]:
         """The entries right below a path by name; NoEntryError if there is no such path."""
         ...
 

@@ -17,7 +17,7 @@ from headrace.metadata.store import (
     BadVersionError,
     Check,
     Create,
-    Entry,
+    MetadataEntry,
     EntryExistsError,
     NoEntryError,
     NotEmptyError,
@@ -80,25 +80,25 @@ class Tree:
 
     # -- reading -----------------------------------------------------------------------------
 
-    def read(self, path: str) -> Entry | None:
+    def read(self, path: str) -> MetadataEntry | None:
         """The entry at a path, or None."""
         check_path(path)
         self.expire_sessions()
         row = self._one("SELECT data, version, session_id FROM entries WHERE path = ?", path)
-        return None if row is None else Entry(*row)
+        return None if row is None else MetadataEntry(*row)
 
     def children(self, path: str) -> list[str]:
         """Names right below a path."""
         return sorted(self.read_children(path))
 
-    def read_children(self, path: str) -> dict[str, Entry]:
+    def read_children(self, path: str) -> dict[str, MetadataEntry]:
         """Entries right below a path by name."""
         if self.read(path) is None:
             raise NoEntryError(path)
         rows = self._db.execute(
             "SELECT path, data, version, session_id FROM entries WHERE parent = ?", (path,)
         )
-        return {row[0].rpartition("/")[2]: Entry(*row[1:]) for row in rows}
+        return {row[0].rpartition("/")[2]: MetadataEntry(*row[1:]) for row in rows}
 
     def fingerprint(self, prefix: str) -> tuple[int, int]:
         """A value that differs after any change at or below a path."""

@@ -20,7 +20,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class Entry(Generic[T]):
+class Timer(Generic[T]):
     """One deadline in the wheel; `cancel` takes it out again."""
 
     __slots__ = ("_bucket", "deadline_ms", "item")
@@ -54,7 +54,7 @@ class Bucket(Generic[T]):
         self.level = level
         self.index = index
         self.start_tick = start_tick
-        self.entries: dict[Entry[T], None] = {}
+        self.entries: dict[Timer[T], None] = {}
 
     def __lt__(self, other: Bucket[T]) -> bool:
         # Of two buckets that start together the coarser goes first: it may hold entries that
@@ -79,9 +79,9 @@ class TimingWheel(Generic[T]):
     def __len__(self) -> int:
         return sum(len(bucket.entries) for bucket in self._queue)
 
-    def add(self, deadline_ms: int, item: T) -> Entry[T]:
+    def add(self, deadline_ms: int, item: T) -> Timer[T]:
         """Set a deadline; one that has passed already expires with the next `advance`."""
-        entry = Entry(deadline_ms, item)
+        entry = Timer(deadline_ms, item)
         expiry_tick = -(-deadline_ms // self._tick_ms)
         distance = expiry_tick - self._now_tick
         level, span = 0, self._size
@@ -120,7 +120,7 @@ class TimingWheel(Generic[T]):
                 return bucket.start_tick * self._tick_ms
         return None
 
-    def _place(self, entry: Entry[T], expiry_tick: int, level: int) -> None:
+    def _place(self, entry: Timer[T], expiry_tick: int, level: int) -> None:
         ticks = self._size**level
         index = expiry_tick // ticks
         bucket = self._buckets.get((level, index))

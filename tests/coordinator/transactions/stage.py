@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headrace.coordinator.effects import Now
 from headrace.coordinator.transactions.coordinator import TransactionCoordinator
-from headrace.coordinator.transactions.effects import Ending, Producer, Result, Timer
+from headrace.coordinator.transactions.effects import Ending, Producer, Result, SetTimer
 from headrace.coordinator.transactions.records import (
     NO_PRODUCER_ID,
     Transaction,
@@ -54,7 +54,7 @@ class Stage:
             self._set(timer)
         return result
 
-    def _set(self, timer: Timer) -> None:
+    def _set(self, timer: SetTimer) -> None:
         self.timers.pop(timer.transactional_id, None)
         if timer.delay_ms is not None:
             self.timers[timer.transactional_id] = self.now.monotonic_ms + timer.delay_ms

@@ -6,7 +6,7 @@ import pytest
 from tests.coordinator.transactions.stage import ID, P0, TIMEOUT_MS, V1, V2, Stage
 
 from headrace.coordinator.effects import Now
-from headrace.coordinator.transactions.effects import Note, Producer, Timer
+from headrace.coordinator.transactions.effects import Note, Producer, SetTimer
 from headrace.coordinator.transactions.settings import TransactionSettings
 from headrace.coordinator.transactions.states import State
 from headrace.protocol.errors import ErrorCode
@@ -48,7 +48,7 @@ def test_what_rings_too_early_or_too_late_does_nothing() -> None:
     stage, _ = ongoing()
     on_timer = stage.coordinator.on_timer
     result = on_timer(ID, stage.now)
-    assert (result.records, result.timers) == ([], [Timer(ID, TIMEOUT_MS)])
+    assert (result.records, result.timers) == ([], [SetTimer(ID, TIMEOUT_MS)])
     assert not on_timer("unknown", stage.now).records
     stage.end(True)
     assert not on_timer(ID, Now(0, 10 * TIMEOUT_MS)).records

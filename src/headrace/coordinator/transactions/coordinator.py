@@ -23,7 +23,7 @@ from headrace.coordinator.transactions.effects import (
     Note,
     Producer,
     Result,
-    Timer,
+    SetTimer,
 )
 from headrace.coordinator.transactions.records import (
     NO_PRODUCER_EPOCH,
@@ -303,7 +303,7 @@ class TransactionCoordinator:
             return out
         left_ms = self._deadlines_ms[transactional_id] - now.monotonic_ms
         if left_ms > 0:
-            out.timers.append(Timer(transactional_id, left_ms))
+            out.timers.append(SetTimer(transactional_id, left_ms))
             return out
         self._fence(transactional_id, known, NO_PRODUCER_EPOCH, now, out)
         out.notes.append((transactional_id, Note.TIMED_OUT))
@@ -366,11 +366,11 @@ class TransactionCoordinator:
     def _decide(self, transactional_id: str, decided: Transaction, out: Result) -> None:
         out.records.append(TransactionChange(transactional_id, decided))
         out.endings.append(_ending(transactional_id, decided))
-        out.timers.append(Timer(transactional_id, None))
+        out.timers.append(SetTimer(transactional_id, None))
 
     def _start_clock(self, transactional_id: str, delay_ms: int, now: Now, out: Result) -> None:
         self._deadlines_ms[transactional_id] = now.monotonic_ms + delay_ms
-        out.timers.append(Timer(transactional_id, delay_ms))
+        out.timers.append(SetTimer(transactional_id, delay_ms))
 
     def _check(self, transactional_id: str, producer: Producer) -> ErrorCode:
         """Whether a producer may use a transactional id now."""

@@ -46,7 +46,7 @@ class Ending(NamedTuple):
     has_own_epoch: bool
 
 
-class Timer(NamedTuple):
+class SetTimer(NamedTuple):
     """Set (or, with no delay, call off) the one timer of a transactional id."""
 
     transactional_id: str
@@ -72,5 +72,5 @@ class Result:
     producer: Producer = NO_PRODUCER
     records: list[TransactionChange] = field(default_factory=list)
     endings: list[Ending] = field(default_factory=list)
-    timers: list[Timer] = field(default_factory=list)
+    timers: list[SetTimer] = field(default_factory=list)
     notes: list[tuple[str, Note]] = field(default_factory=list)
