@@ -17,7 +17,7 @@ from headrace.broker.transactions_markers import Markers
 from headrace.coordinator import commits, txn_commits
 from headrace.coordinator.group import Group
 from headrace.coordinator.offsets import Offsets
-from headrace.coordinator.rounds import Rounds
+from headrace.coordinator.rebalances import Rebalances
 from headrace.coordinator.transactions import coordinator as transactions
 from headrace.coordinator.transactions.effects import Result
 from headrace.protocol.errors import ErrorCode
@@ -71,7 +71,7 @@ def metadata_is_forgotten(patch: pytest.MonkeyPatch) -> None:
 
 
 def sessions_never_end(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Rounds, "on_session_timer", lambda *args: None)
+    patch.setattr(Rebalances, "on_session_timer", lambda *args: None)
 
 
 def every_marker_aborts(patch: pytest.MonkeyPatch) -> None:

@@ -12,9 +12,9 @@ from headrace.coordinator.effects import Call, Cause, Now, Result, SetTimer
 from headrace.coordinator.group import Group
 from headrace.coordinator.member import Member, Protocols, chosen_protocol
 from headrace.coordinator.records import GroupChange
-from headrace.coordinator.rounds import (
+from headrace.coordinator.rebalances import (
     UNKNOWN_MEMBER,
-    Rounds,
+    Rebalances,
     joined,
     refused_join,
     roster,
@@ -49,12 +49,12 @@ class ClassicGroups:
     def __init__(
         self,
         groups: dict[str, Group],
-        rounds: Rounds,
+        rebalances: Rebalances,
         settings: GroupSettings,
         new_id: Callable[[], str],
     ) -> None:
         self._groups = groups
-        self._rounds = rounds
+        self._rebalances = rebalances
         self._settings = settings
         self._new_id = new_id
 
@@ -73,8 +73,8 @@ class ClassicGroups:
                 return out.reply(call.token, refusal)
             group = Group(request.group_id)
         if not self._has_room(group, request.member_id):
-            self._rounds.drop(group, request.member_id, out)
-            self._rounds.complete_if_ready(group, call.now, out)
+            self._rebalances.drop(group, request.member_id, out)
+            self._rebalances.complete_if_ready(group, call.now, out)
             return out.reply(call.token, refused_join(ErrorCode.GROUP_MAX_SIZE_REACHED))
         protocols = protocols_of(request)
         if not group.supports(request.protocol_type, protocols):
@@ -140,9 +140,9 @@ class ClassicGroups:
         group.add(member)
         group.newcomer = True
         group.joins[member_id] = call.token
-        self._rounds.touch(group, member, NEW_MEMBER_TIMEOUT_MS, call.now, out)
+        self._rebalances.touch(group, member, NEW_MEMBER_TIMEOUT_MS, call.now, out)
         reason = f"new member {member_id}{because(request.reason)}"
-        self._rounds.rebalance_or_complete(group, Cause.NEW_MEMBER, reason, call.now, out)
+        self._rebalances.rebalance_or_complete(group, Cause.NEW_MEMBER, reason, call.now, out)
 
     def _join_again(
         self,
@@ -179,7 +179,7 @@ class ClassicGroups:
         )
         group.joins[member_id] = call.token
         reason = f"member {member_id} joins again{because(request.reason)}"
-        self._rounds.rebalance_or_complete(group, Cause.REJOINED, reason, call.now, out)
+        self._rebalances.rebalance_or_complete(group, Cause.REJOINED, reason, call.now, out)
 
     def _replace(
         self,
@@ -194,7 +194,7 @@ class ClassicGroups:
         old = group.members[old_id]
         new = member_of(request, new_id, call)
         new.assignment = old.assignment
-        self._rounds.touch(group, new, new.session_timeout_ms, call.now, out)
+        self._rebalances.touch(group, new, new.session_timeout_ms, call.now, out)
         others = [new if member is old else member for member in group.members.values()]
         if group.state is State.STABLE and chosen_protocol(others) == group.protocol:
             # Nothing changes for anybody else, so nobody else needs to know. The new id counts
@@ -225,7 +225,7 @@ class ClassicGroups:
         group.swap(old_id, new)
         group.joins[new_id] = call.token
         reason = f"static member {request.group_instance_id} came back{because(request.reason)}"
-        self._rounds.rebalance_or_complete(
+        self._rebalances.rebalance_or_complete(
             group, Cause.STATIC_MEMBER_RETURNED, reason, call.now, out
         )
 
@@ -239,7 +239,7 @@ class ClassicGroups:
         if error or group is None:
             return out.reply(call.token, SyncGroupResponse(error_code=error))
         member_id = request.member_id
-        self._rounds.synced(group, member_id, out)
+        self._rebalances.synced(group, member_id, out)
         if group.state is State.STABLE:
             member = group.members[member_id]
             return out.reply(call.token, share(group, member.assignment))
@@ -261,7 +261,7 @@ class ClassicGroups:
             if token is not None:
                 out.reply(token, share(group, stored.assignment))
                 member = group.members[stored.member_id]
-                self._rounds.touch(group, member, member.session_timeout_ms, now, out)
+                self._rebalances.touch(group, member, member.session_timeout_ms, now, out)
 
     def _check_sync(self, group: Group | None, request: SyncGroupRequest) -> ErrorCode:
         if not request.group_id:
@@ -323,9 +323,9 @@ class ClassicGroups:
         if group is not None and len(group.members) < size and group.state is not State.PREPARING:
             names = ", ".join(i.member_id or i.group_instance_id or "" for i in identities)
             reason = f"{names} left{because(identities[0].reason)}"
-            self._rounds.prepare(group, Cause.LEFT, reason, call.now, out)
+            self._rebalances.prepare(group, Cause.LEFT, reason, call.now, out)
         elif group is not None:
-            self._rounds.complete_if_ready(group, call.now, out)
+            self._rebalances.complete_if_ready(group, call.now, out)
         if batched:
             return out.reply(call.token, LeaveGroupResponse(members=results))
         return out.reply(call.token, LeaveGroupResponse(error_code=results[0].error_code))
@@ -342,7 +342,7 @@ class ClassicGroups:
             error = group.check(member_id, identity.group_instance_id)
             if error:
                 return error
-        self._rounds.drop(group, member_id, out)
+        self._rebalances.drop(group, member_id, out)
         return ErrorCode.NONE
 
 

@@ -15,7 +15,7 @@ from headrace.coordinator.group import Group
 from headrace.coordinator.offsets import NO_PRODUCER_ID, Offsets
 from headrace.coordinator.records import Change, Commit, Generation, GroupChange, OffsetChange
 from headrace.coordinator.repeated import RepeatedCommit
-from headrace.coordinator.rounds import Rounds, refused_join
+from headrace.coordinator.rebalances import Rebalances, refused_join
 from headrace.coordinator.settings import GroupSettings
 from headrace.coordinator.states import Event, State
 from headrace.protocol.api.sync_group import SyncGroupResponse
@@ -33,8 +33,8 @@ class GroupCoordinator:
         self.groups: dict[str, Group] = {}
         self.offsets = Offsets()
         self._settings = settings
-        self._rounds = Rounds(settings)
-        self.classic = ClassicGroups(self.groups, self._rounds, settings, new_id)
+        self._rebalances = Rebalances(settings)
+        self.classic = ClassicGroups(self.groups, self._rebalances, settings, new_id)
         self.commits = Commits(self.groups, self.offsets, settings)
 
     # The log.
@@ -86,10 +86,10 @@ class GroupCoordinator:
         out = Result()
         for group in self.groups.values():
             for member in group.members.values():
-                self._rounds.touch(group, member, member.session_timeout_ms, now, out)
+                self._rebalances.touch(group, member, member.session_timeout_ms, now, out)
             if len(group.members) > self._settings.group_size_max:
                 reason = f"{len(group.members)} members are more than group.max.size"
-                self._rounds.prepare(group, Cause.GROUP_TOO_LARGE, reason, now, out)
+                self._rebalances.prepare(group, Cause.GROUP_TOO_LARGE, reason, now, out)
         return out
 
     def unload(self, error: ErrorCode) -> Result:
@@ -115,11 +115,11 @@ class GroupCoordinator:
         if group is None:
             return out
         if key.kind is TimerKind.SESSION:
-            self._rounds.on_session_timer(group, key.member_id, now, out)
+            self._rebalances.on_session_timer(group, key.member_id, now, out)
         elif key.kind is TimerKind.JOIN:
-            self._rounds.on_join_timer(group, now, out)
+            self._rebalances.on_join_timer(group, now, out)
         else:
-            self._rounds.on_sync_timer(group, now, out)
+            self._rebalances.on_sync_timer(group, now, out)
         return out
 
     def expire(self, now: Now) -> Iterator[Result]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.coordinator.rounds import refused_join
+from headrace.coordinator.rebalances import refused_join
 from headrace.protocol.api.delete_groups import DeletableGroupResult
 from headrace.protocol.api.join_group import JoinGroupResponse
 from headrace.protocol.api.leave_group import LeaveGroupResponse

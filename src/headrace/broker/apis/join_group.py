@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from headrace.broker.pending import Pending
 from headrace.broker.registry import handles
-from headrace.coordinator.rounds import refused_join
+from headrace.coordinator.rebalances import refused_join
 from headrace.protocol.api.join_group import JoinGroupRequest
 from headrace.protocol.schema import Message
 

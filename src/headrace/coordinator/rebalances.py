@@ -31,7 +31,7 @@ UNKNOWN_MEMBER = ""
 EMPTY_RETRY_MS = 5_000
 
 
-class Rounds:
+class Rebalances:
     """Moves groups through `states.TRANSITIONS`."""
 
     def __init__(self, settings: GroupSettings) -> None:
