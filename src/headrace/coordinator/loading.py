@@ -15,7 +15,7 @@ from typing import TypeAlias
 from headrace.coordinator.coordinator import GroupCoordinator
 from headrace.coordinator.offsets import NO_PRODUCER_ID
 from headrace.coordinator.records import decode
-from headrace.coordinator.undecided import Undecided
+from headrace.coordinator.pending_values import PendingValues
 from headrace.protocol.batch import (
     HEADER_BYTES,
     LENGTH_MIN,
@@ -54,13 +54,13 @@ class Loader:
 
     def __init__(self) -> None:
         self._values: Values = {}
-        self._undecided: Undecided[bytes, bytes] = Undecided()
+        self._pending: PendingValues[bytes, bytes] = PendingValues()
 
     def feed(self, batches: Buffer) -> int | None:
         """Take in whole batches in the order of the log; returns the offset after the last one."""
         data = bytes(batches)
         next_offset = None
-        undecided = bool(self._undecided)
+        undecided = bool(self._pending)
         at, end = 0, len(data)
         while end - at >= HEADER_BYTES:
             base_offset, length, attributes, last_delta, count = _unpack_essence(data, at)
@@ -71,7 +71,7 @@ class Loader:
                 break  # cut short: it comes again with the next piece
             if attributes or undecided:
                 self._take_in(data, at)
-                undecided = bool(self._undecided)
+                undecided = bool(self._pending)
             else:
                 gather(data, at + HEADER_BYTES, count, self._values, base_offset)
             next_offset = base_offset + last_delta + 1
@@ -85,12 +85,12 @@ class Loader:
             marker = parse_marker(data, position)
             if marker is not None:
                 committed = marker.control_type is ControlType.COMMIT
-                ended = self._undecided.end(header.producer_id, committed=committed)
+                ended = self._pending.end(header.producer_id, committed=committed)
                 self._values.update(ended)
             return
         packed = memoryview(data)[position + HEADER_BYTES : position + header.size]
         records = bytes(decompress(header.codec, packed, UNPACKED_BYTES_MAX))
-        if header.is_transactional or self._undecided:
+        if header.is_transactional or self._pending:
             found = InOrder()
             gather(records, 0, header.record_count, found, header.base_offset)
             self._weigh(found, header)
@@ -101,9 +101,9 @@ class Loader:
         """Take in records while transactions are open."""
         for key, value in found.pairs:
             if header.is_transactional and value is not None:
-                self._undecided.put(header.producer_id, key, value)
+                self._pending.put(header.producer_id, key, value)
             else:
-                self._undecided.settle(key)
+                self._pending.settle(key)
                 self._values[key] = value
 
     def left(self) -> Iterator[tuple[int, bytes, bytes]]:
@@ -111,7 +111,7 @@ class Loader:
         plain = (
             (NO_PRODUCER_ID, key, value) for key, value in self._values.items() if value is not None
         )
-        return chain(plain, self._undecided.held())
+        return chain(plain, self._pending.held())
 
     def replay_into(self, coordinator: GroupCoordinator) -> int:
         """Replay what is left; returns how many records made no sense and were skipped."""

@@ -9,7 +9,7 @@ from headrace.coordinator.group import Group
 from headrace.coordinator.records import NO_TIMESTAMP, Commit, OffsetChange
 from headrace.coordinator.repeated import RepeatedCommit
 from headrace.coordinator.states import State
-from headrace.coordinator.undecided import Undecided
+from headrace.coordinator.pending_values import PendingValues
 
 NO_OFFSETS: Mapping[str, Mapping[int, Commit]] = {}
 NO_PRODUCER_ID = -1
@@ -23,7 +23,7 @@ class Offsets:
 
     def __init__(self) -> None:
         self._commits: dict[str, dict[str, dict[int, Commit]]] = {}
-        self._undecided: Undecided[tuple[str, str, int], Commit] = Undecided()
+        self._pending: PendingValues[tuple[str, str, int], Commit] = PendingValues()
         # The last commit of groups that commit the same partitions again and again, folded: most
         # are overtaken by the next one before anybody asks.
         self._folded: dict[str, Folded] = {}
@@ -58,30 +58,30 @@ class Offsets:
             for partition in commits
         }
         placed.update(
-            (topic, index) for group, topic, index in self._undecided if group == group_id
+            (topic, index) for group, topic, index in self._pending if group == group_id
         )
         return placed
 
     def holders(self) -> set[str]:
         """The groups that have committed anything, in open transactions too."""
-        return {*self.groups(), *(group_id for group_id, _, _ in self._undecided)}
+        return {*self.groups(), *(group_id for group_id, _, _ in self._pending)}
 
     def is_unstable(self, group_id: str, topic: str, partition: int) -> bool:
         """Whether an open transaction has committed an offset for the partition."""
-        return bool(self._undecided) and (group_id, topic, partition) in self._undecided
+        return bool(self._pending) and (group_id, topic, partition) in self._pending
 
     def has_unstable(self, group_id: str) -> bool:
         """Whether an open transaction has committed an offset of the group."""
-        return bool(self._undecided) and any(key[0] == group_id for key in self._undecided)
+        return bool(self._pending) and any(key[0] == group_id for key in self._pending)
 
     def replay(self, change: OffsetChange, producer_id: int = NO_PRODUCER_ID) -> None:
         """Take over a record of the log; a producer's id means that it is in a transaction."""
         group_id, topic, partition, commit = change
         if commit is not None and producer_id != NO_PRODUCER_ID:
-            self._undecided.put(producer_id, (group_id, topic, partition), commit)
+            self._pending.put(producer_id, (group_id, topic, partition), commit)
             return
-        if self._undecided:
-            self._undecided.settle((group_id, topic, partition))
+        if self._pending:
+            self._pending.settle((group_id, topic, partition))
         if commit is None:
             self._remove(group_id, topic, partition)
         else:
@@ -106,7 +106,7 @@ class Offsets:
 
     def end_transaction(self, producer_id: int, *, committed: bool) -> set[str]:
         """Take over a transaction marker of the log; the groups whose offsets it changed."""
-        decided = self._undecided.end(producer_id, committed=committed)
+        decided = self._pending.end(producer_id, committed=committed)
         for (group_id, topic, partition), commit in decided.items():
             self._put(group_id, topic, partition, commit)
         return {group_id for group_id, _, _ in decided}

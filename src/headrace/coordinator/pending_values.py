@@ -9,7 +9,7 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
-class Undecided(Generic[K, V]):
+class PendingValues(Generic[K, V]):
     """The last value per key and open transaction, in the order of the log.
 
     A key may be written outside of and inside several transactions; the value written last wins,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.coordinator.undecided import Undecided
+from headrace.coordinator.pending_values import PendingValues
 
 KEYS = ("a", "b")
 PRODUCERS = (1, 2, 3)
@@ -25,7 +25,7 @@ steps = st.lists(
 def test_the_value_written_last_wins_whatever_ends_first(
     script: list[tuple[str | int, str | bool]],
 ) -> None:
-    undecided: Undecided[str, int] = Undecided()
+    undecided: PendingValues[str, int] = PendingValues()
     values: dict[str, int] = {}
     # The model: every write that counts, with its place in the log.
     counted: dict[str, int] = {}
