@@ -2,7 +2,7 @@
 
 What `lanes` does for produces. A consumer commits the same partitions again and again; only the
 correlation id, the offsets and their leader epochs are new. So a connection remembers the bytes of
-a commit with holes in these places, the form of its records and its whole answer. A request whose
+a commit with holes in these places, the records of its records and its whole answer. A request whose
 bytes are the same outside of the holes means the same; it costs about as much for fifty partitions
 as for one. Everything else, and everything that goes wrong, takes the ordinary way.
 """
@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 
 from headrace.broker.produce_templates import CORRELATION_AT, LANES_MAX, LENGTH, REMEMBERED_AT
 from headrace.coordinator.refusals import refused
-from headrace.coordinator.repeated import (
+from headrace.coordinator.commit_record_templates import (
     EPOCH_HOLE,
     OFFSET_AND_EPOCH,
     OFFSET_HOLE,
-    NotRepeatable,
-    RepeatedCommit,
+    NoTemplate,
+    CommitRecordTemplate,
     split,
 )
 from headrace.protocol.api.offset_commit import (
@@ -47,13 +47,13 @@ PARTITIONS_MAX = 1_000
 class CommitLane:
     """One commit as one connection repeats it."""
 
-    __slots__ = ("answer", "form", "pieces", "request", "unpack", "witnesses")
+    __slots__ = ("answer", "records", "pieces", "request", "unpack", "witnesses")
 
     def __init__(
         self, node: Node, route: Route, request: OffsetCommitRequest, body: bytes, before: bytes
     ) -> None:
         shard = node.groups.shard_of(request.group_id)
-        self.form: RepeatedCommit = shard.coordinator.commits.form_of(request)
+        self.records: CommitRecordTemplate = shard.coordinator.commits.template_of(request)
         self.request = request
         # A topic's partitions are deleted all together: one of each tells.
         found = [
@@ -63,9 +63,9 @@ class CommitLane:
         ]
         self.witnesses = [partition for partition in found if partition is not None]
         if len(self.witnesses) != len(request.topics):
-            raise NotRepeatable
+            raise NoTemplate
         hole = OFFSET_AND_EPOCH.pack(OFFSET_HOLE, EPOCH_HOLE)
-        pieces = split(before + body, 0, [hole] * self.form.count)
+        pieces = split(before + body, 0, [hole] * self.records.count)
         self.pieces = tuple(pieces)
         self.unpack = Struct(">" + "qi".join(f"{len(piece)}s" for piece in pieces)).unpack_from
         answer = bytearray(route.prefix)
@@ -115,12 +115,12 @@ class CommitLanes:
         for partition in lane.witnesses:
             if partition.deleted:
                 return False
-        form = lane.form
+        records = lane.records
         try:
-            shard = self._node.groups.shard_of(form.group_id)
+            shard = self._node.groups.shard_of(records.group_id)
         except KafkaError:
             return False  # the ordinary way will say why
-        if not shard.takes(form, self.route.version):
+        if not shard.takes(records, self.route.version):
             return False
         (correlation_id,) = LENGTH.unpack_from(view, start + CORRELATION_AT)
         reply = connection.answer_later(holds_line=False)
@@ -129,7 +129,7 @@ class CommitLanes:
             self._answer(lane, correlation_id, reply, error)
             self.route.record_ns(perf_counter_ns() - started_ns)
 
-        shard.repeat_commit(form, values[1::3], values[2::3], landing)
+        shard.commit_from_template(records, values[1::3], values[2::3], landing)
         return True
 
     def _answer(
@@ -163,6 +163,6 @@ class CommitLanes:
         template = encode(request, self.route.version)
         try:
             lane = CommitLane(self._node, self.route, request, template, before)
-        except (NotRepeatable, KafkaError):
+        except (NoTemplate, KafkaError):
             return
         self._by_size[end - start] = lane

@@ -20,7 +20,7 @@ from headrace.coordinator.loading import Loader
 from headrace.coordinator.offsets import NO_PRODUCER_ID
 from headrace.coordinator.records import Change, encode
 from headrace.coordinator.refusals import refused
-from headrace.coordinator.repeated import RepeatedCommit, SharedBatch
+from headrace.coordinator.commit_record_templates import CommitRecordTemplate, CommitBatch
 from headrace.protocol.api.sync_group import SyncGroupResponse
 from headrace.protocol.batch import HEADER_BYTES
 from headrace.protocol.errors import ErrorCode, KafkaError
@@ -46,7 +46,7 @@ class GroupShard(Shard[Change]):
         self.coordinator = coordinator
         # Repeated commits of this turn of the loop, each batch with who waits for it. What is open
         # beside them came later: `takes` has the earlier written first.
-        self._repeated: list[tuple[SharedBatch, list[Landing]]] = []
+        self._repeated: list[tuple[CommitBatch, list[Landing]]] = []
 
     # Effects.
 
@@ -70,29 +70,29 @@ class GroupShard(Shard[Change]):
         else:
             self.carry_out(result)
 
-    def takes(self, form: RepeatedCommit, api_version: int) -> bool:
-        """Whether a commit of this form, now, would be stored as it is."""
+    def takes(self, template: CommitRecordTemplate, api_version: int) -> bool:
+        """Whether a commit of this template, now, would be stored as it is."""
         if self._open:
             self.write_open()  # a transaction's offsets may be among them
-        if HEADER_BYTES + form.size > self._batch_bytes_max:
+        if HEADER_BYTES + template.size > self._batch_bytes_max:
             return False  # it takes more than one batch
         now_ms = self.node.clock.monotonic_ms()
-        return self.coordinator.commits.takes(form, api_version, now_ms)
+        return self.coordinator.commits.takes(template, api_version, now_ms)
 
-    def repeat_commit(
+    def commit_from_template(
         self,
-        form: RepeatedCommit,
+        template: CommitRecordTemplate,
         offsets: Sequence[int],
         epochs: Sequence[int],
         landing: Landing,
     ) -> None:
-        """Do the same for a commit that has the form of another, and that `takes` has let in."""
+        """Do the same for a commit that has the template of another, and that `takes` has let in."""
         if not self._repeated:
             self.node.loop.call_soon(self.write_open)
-        if not self._repeated or not self._repeated[-1][0].takes(form, self._batch_bytes_max):
-            self._repeated.append((SharedBatch(self.node.clock.now_ms()), []))
+        if not self._repeated or not self._repeated[-1][0].takes(template, self._batch_bytes_max):
+            self._repeated.append((CommitBatch(self.node.clock.now_ms()), []))
         batch, landings = self._repeated[-1]
-        batch.add(form, offsets, epochs)
+        batch.add(template, offsets, epochs)
         landings.append(landing)
 
     @property
@@ -117,8 +117,8 @@ class GroupShard(Shard[Change]):
                 log.warning("%s of %s: %s", self.holds, self.name, error)
                 refused.append((landings, error.code))
                 continue
-            for form, offsets, epochs in batch.commits:
-                self.coordinator.replay_repeated(form, offsets, epochs, now_ms)
+            for template, offsets, epochs in batch.commits:
+                self.coordinator.replay_from_template(template, offsets, epochs, now_ms)
             self.end_offset = info.last_offset + 1
             stored += landings
         # All at once: a sync that began with the first of them would not cover the others.

@@ -9,7 +9,7 @@ from headrace.coordinator.effects import Call, Result
 from headrace.coordinator.group import Group
 from headrace.coordinator.offsets import Offsets
 from headrace.coordinator.records import NO_TIMESTAMP, Commit, OffsetChange
-from headrace.coordinator.repeated import NotRepeatable, RepeatedCommit
+from headrace.coordinator.commit_record_templates import NoTemplate, CommitRecordTemplate
 from headrace.coordinator.settings import GroupSettings
 from headrace.coordinator.states import COMMIT_ANSWERS, State
 from headrace.coordinator.txn_commits import commit_in_transaction
@@ -102,24 +102,24 @@ class Commits:
             )
         return out.reply(call.token, OffsetCommitResponse(topics=topics))
 
-    def takes(self, form: RepeatedCommit, api_version: int, monotonic_ms: int) -> bool:
-        """Whether a commit of this form would be stored as it is; who commits is alive."""
-        group = self._groups.get(form.group_id)
-        if self._offsets.has_unstable(form.group_id) or check_commit(
-            group, form.member_id, form.instance_id, form.generation, api_version
+    def takes(self, template: CommitRecordTemplate, api_version: int, monotonic_ms: int) -> bool:
+        """Whether a commit of this template would be stored as it is; who commits is alive."""
+        group = self._groups.get(template.group_id)
+        if self._offsets.has_unstable(template.group_id) or check_commit(
+            group, template.member_id, template.instance_id, template.generation, api_version
         ):
             return False
-        if group is not None and form.member_id in group.members:
-            group.members[form.member_id].beat(monotonic_ms)
+        if group is not None and template.member_id in group.members:
+            group.members[template.member_id].beat(monotonic_ms)
         return True
 
-    def form_of(self, request: OffsetCommitRequest) -> RepeatedCommit:
-        """The form of a commit that was served; NotRepeatable if others need more care."""
+    def template_of(self, request: OffsetCommitRequest) -> CommitRecordTemplate:
+        """The template of a commit that was served; NoTemplate if others need more care."""
         metadata_max = self._settings.offset_metadata_bytes_max
-        form = RepeatedCommit(request)
-        if not form.places or any(len(metadata) > metadata_max for *_, metadata in form.places):
-            raise NotRepeatable
-        return form
+        template = CommitRecordTemplate(request)
+        if not template.places or any(len(metadata) > metadata_max for *_, metadata in template.places):
+            raise NoTemplate
+        return template
 
     def commit_in_transaction(self, request: TxnOffsetCommitRequest, call: Call) -> Result:
         """Store offsets that count once the transaction commits."""

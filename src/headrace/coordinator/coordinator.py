@@ -14,7 +14,7 @@ from headrace.coordinator.effects import Cause, Now, Result, TimerKey, TimerKind
 from headrace.coordinator.group import Group
 from headrace.coordinator.offsets import NO_PRODUCER_ID, Offsets
 from headrace.coordinator.records import Change, Commit, Generation, GroupChange, OffsetChange
-from headrace.coordinator.repeated import RepeatedCommit
+from headrace.coordinator.commit_record_templates import CommitRecordTemplate
 from headrace.coordinator.rebalances import Rebalances, refused_join
 from headrace.coordinator.settings import GroupSettings
 from headrace.coordinator.states import Event, State
@@ -57,13 +57,13 @@ class GroupCoordinator:
             if self.offsets.of_group(change.group_id):
                 self.groups[change.group_id] = Group(change.group_id)
 
-    def replay_repeated(
-        self, form: RepeatedCommit, offsets: Sequence[int], epochs: Sequence[int], now_ms: int
+    def replay_from_template(
+        self, template: CommitRecordTemplate, offsets: Sequence[int], epochs: Sequence[int], now_ms: int
     ) -> None:
         """Take over a commit that is in the log and differs from another in its offsets only."""
-        self.offsets.replay_repeated(form, offsets, epochs, now_ms)
-        if form.group_id not in self.groups:
-            self.groups[form.group_id] = Group(form.group_id)
+        self.offsets.replay_from_template(template, offsets, epochs, now_ms)
+        if template.group_id not in self.groups:
+            self.groups[template.group_id] = Group(template.group_id)
 
     def end_transaction(self, producer_id: int, *, committed: bool) -> None:
         """Take over a transaction marker that is in the log."""

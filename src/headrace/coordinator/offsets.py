@@ -7,15 +7,15 @@ from typing import TypeAlias
 
 from headrace.coordinator.group import Group
 from headrace.coordinator.records import NO_TIMESTAMP, Commit, OffsetChange
-from headrace.coordinator.repeated import RepeatedCommit
+from headrace.coordinator.commit_record_templates import CommitRecordTemplate
 from headrace.coordinator.states import State
 from headrace.coordinator.pending_values import PendingValues
 
 NO_OFFSETS: Mapping[str, Mapping[int, Commit]] = {}
 NO_PRODUCER_ID = -1
 
-# A commit's form, its offsets, its leader epochs, and when it was made.
-Folded: TypeAlias = tuple[RepeatedCommit, Sequence[int], Sequence[int], int]
+# A commit's template, its offsets, its leader epochs, and when it was made.
+Folded: TypeAlias = tuple[CommitRecordTemplate, Sequence[int], Sequence[int], int]
 
 
 class Offsets:
@@ -87,20 +87,20 @@ class Offsets:
         else:
             self._put(group_id, topic, partition, commit)
 
-    def replay_repeated(
-        self, form: RepeatedCommit, offsets: Sequence[int], epochs: Sequence[int], now_ms: int
+    def replay_from_template(
+        self, template: CommitRecordTemplate, offsets: Sequence[int], epochs: Sequence[int], now_ms: int
     ) -> None:
-        """Take over a commit of the log of this form; not while its group has undecided ones."""
-        group_id = form.group_id
+        """Take over a commit of the log of this template; not while its group has undecided ones."""
+        group_id = template.group_id
         folded = self._folded.get(group_id)
-        if folded is not None and folded[0] is not form:
+        if folded is not None and folded[0] is not template:
             self._unfold(group_id)
-        self._folded[group_id] = (form, offsets, epochs, now_ms)
+        self._folded[group_id] = (template, offsets, epochs, now_ms)
 
     def _unfold(self, group_id: str) -> None:
-        form, offsets, epochs, now_ms = self._folded.pop(group_id)
+        template, offsets, epochs, now_ms = self._folded.pop(group_id)
         for (topic, partition, metadata), offset, epoch in zip(
-            form.places, offsets, epochs, strict=True
+            template.places, offsets, epochs, strict=True
         ):
             self._put(group_id, topic, partition, Commit(offset, epoch, metadata, now_ms))
 

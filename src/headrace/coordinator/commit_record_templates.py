@@ -26,12 +26,12 @@ TIME = Struct(">q")
 SHARED_RECORDS_MAX = 64
 
 
-class NotRepeatable(Exception):
-    """A commit of which no form can be made: it takes the ordinary way."""
+class NoTemplate(Exception):
+    """A commit of which no template can be made: it takes the ordinary way."""
 
 
-class RepeatedCommit:
-    """The form of a commit: whose it is, of which partitions, and its records with holes."""
+class CommitRecordTemplate:
+    """The template of a commit: whose it is, of which partitions, and its records with holes."""
 
     __slots__ = (
         "_arguments",
@@ -103,7 +103,7 @@ class RepeatedCommit:
         return self._pack(*arguments)
 
 
-class SharedBatch:
+class CommitBatch:
     """Commits that go to the log as one batch."""
 
     __slots__ = ("_records", "commits", "count", "now_ms", "size")
@@ -113,19 +113,19 @@ class SharedBatch:
         self.count = 0
         self.size = HEADER_BYTES
         # Form, offsets and leader epochs of each.
-        self.commits: list[tuple[RepeatedCommit, Sequence[int], Sequence[int]]] = []
+        self.commits: list[tuple[CommitRecordTemplate, Sequence[int], Sequence[int]]] = []
         self._records: list[bytes] = []
 
-    def takes(self, form: RepeatedCommit, size_max: int) -> bool:
-        """Whether there is room for one more commit, of this form, in a batch of some bytes."""
-        return self.count + form.count <= SHARED_RECORDS_MAX and self.size + form.size <= size_max
+    def takes(self, template: CommitRecordTemplate, size_max: int) -> bool:
+        """Whether there is room for one more commit, of this template, in a batch of some bytes."""
+        return self.count + template.count <= SHARED_RECORDS_MAX and self.size + template.size <= size_max
 
-    def add(self, form: RepeatedCommit, offsets: Sequence[int], epochs: Sequence[int]) -> None:
+    def add(self, template: CommitRecordTemplate, offsets: Sequence[int], epochs: Sequence[int]) -> None:
         """Add a commit."""
-        self._records.append(form.records(offsets, epochs, self.now_ms, self.count))
-        self.commits.append((form, offsets, epochs))
-        self.count += form.count
-        self.size += form.size
+        self._records.append(template.records(offsets, epochs, self.now_ms, self.count))
+        self.commits.append((template, offsets, epochs))
+        self.count += template.count
+        self.size += template.size
 
     def build(self) -> bytearray:
         """The batch as it is appended."""
@@ -138,7 +138,7 @@ def split(data: bytes, start: int, holes: Sequence[bytes]) -> list[bytes]:
     for hole in holes:
         at = data.find(hole, start)
         if at < 0:
-            raise NotRepeatable
+            raise NoTemplate
         pieces.append(data[start:at])
         start = at + len(hole)
     pieces.append(data[start:])

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from headrace.coordinator.coordinator import GroupCoordinator
 from headrace.coordinator.records import Commit, OffsetChange, encode
-from headrace.coordinator.repeated import (
+from headrace.coordinator.commit_record_templates import (
     SHARED_RECORDS_MAX,
-    NotRepeatable,
-    RepeatedCommit,
-    SharedBatch,
+    NoTemplate,
+    CommitRecordTemplate,
+    CommitBatch,
     split,
 )
 from headrace.coordinator.settings import GroupSettings
@@ -36,7 +36,7 @@ PLACES = st.lists(
 )
 
 
-def form_of(places: list[Place], group_id: str = "g") -> RepeatedCommit:
+def template_of(places: list[Place], group_id: str = "g") -> CommitRecordTemplate:
     topics: dict[str, OffsetCommitRequestTopic] = {}
     for topic, index, metadata in places:
         part = topics.setdefault(topic, OffsetCommitRequestTopic(name=topic, partitions=[]))
@@ -45,7 +45,7 @@ def form_of(places: list[Place], group_id: str = "g") -> RepeatedCommit:
                 partition_index=index, committed_offset=1, committed_metadata=metadata
             )
         )
-    return RepeatedCommit(
+    return CommitRecordTemplate(
         OffsetCommitRequest(group_id=group_id, member_id="", topics=list(topics.values()))
     )
 
@@ -55,11 +55,11 @@ def form_of(places: list[Place], group_id: str = "g") -> RepeatedCommit:
 def test_the_batch_is_the_one_that_the_records_give(
     places: list[Place], now_ms: int, data: st.DataObject
 ) -> None:
-    form = form_of(places)
-    assert form.count == len(places)
+    template = template_of(places)
+    assert template.count == len(places)
     for _ in range(2):  # what one commit filled in, the next one must not see
-        offsets = data.draw(st.lists(NUMBERS, min_size=form.count, max_size=form.count))
-        epochs = data.draw(st.lists(EPOCHS, min_size=form.count, max_size=form.count))
+        offsets = data.draw(st.lists(NUMBERS, min_size=template.count, max_size=template.count))
+        epochs = data.draw(st.lists(EPOCHS, min_size=template.count, max_size=template.count))
         records = [
             Record(
                 number,
@@ -67,14 +67,14 @@ def test_the_batch_is_the_one_that_the_records_give(
                 *encode(OffsetChange("g", topic, index, Commit(offset, epoch, metadata, now_ms))),
             )
             for number, ((topic, index, metadata), offset, epoch) in enumerate(
-                zip(form.places, offsets, epochs, strict=True)
+                zip(template.places, offsets, epochs, strict=True)
             )
         ]
-        batch = SharedBatch(now_ms)
-        batch.add(form, offsets, epochs)
+        batch = CommitBatch(now_ms)
+        batch.add(template, offsets, epochs)
         assert batch.build() == build_batch(records)
         assert len(batch.build()) == batch.size
-        assert batch.commits == [(form, offsets, epochs)]
+        assert batch.commits == [(template, offsets, epochs)]
 
 
 @settings(max_examples=60, deadline=None)
@@ -82,14 +82,14 @@ def test_the_batch_is_the_one_that_the_records_give(
     sizes=st.lists(st.integers(1, 40), min_size=1, max_size=12), size_max=st.integers(100, 9_000)
 )
 def test_commits_share_a_batch_as_long_as_they_fit(sizes: list[int], size_max: int) -> None:
-    batch = SharedBatch(5)
+    batch = CommitBatch(5)
     records: list[Record] = []
     for number, size in enumerate(sizes):
-        form = form_of([("t", index, "m" * number) for index in range(size)], f"g{number}")
-        if not batch.takes(form, size_max):
-            assert len(records) + size > SHARED_RECORDS_MAX or batch.size + form.size > size_max
+        template = template_of([("t", index, "m" * number) for index in range(size)], f"g{number}")
+        if not batch.takes(template, size_max):
+            assert len(records) + size > SHARED_RECORDS_MAX or batch.size + template.size > size_max
             break
-        batch.add(form, range(size), [number] * size)
+        batch.add(template, range(size), [number] * size)
         for index in range(size):
             commit = Commit(index, number, "m" * number, 5)
             change = OffsetChange(f"g{number}", "t", index, commit)
@@ -116,19 +116,19 @@ STEPS = st.lists(
 def test_folded_commits_come_to_the_same_state_as_plain_ones(
     steps: list[tuple[str, int, int]],
 ) -> None:
-    forms = [
-        form_of([("t", 0, "")]),
-        form_of([("t", 0, "m"), ("t", 1, "")]),
-        form_of([("u", 2, "")]),
+    templates = [
+        template_of([("t", 0, "")]),
+        template_of([("t", 0, "m"), ("t", 1, "")]),
+        template_of([("u", 2, "")]),
     ]
     folded = GroupCoordinator(GroupSettings(), str)
     plain = GroupCoordinator(GroupSettings(), str)
     for now_ms, (what, which, offset) in enumerate(steps):
         if what == "repeat":
-            form = forms[which]
-            offsets = [offset + n for n in range(form.count)]
-            folded.replay_repeated(form, offsets, [7] * form.count, now_ms)
-            for (topic, index, metadata), number in zip(form.places, offsets, strict=True):
+            template = templates[which]
+            offsets = [offset + n for n in range(template.count)]
+            folded.replay_from_template(template, offsets, [7] * template.count, now_ms)
+            for (topic, index, metadata), number in zip(template.places, offsets, strict=True):
                 commit = Commit(number, 7, metadata, now_ms)
                 plain.replay(OffsetChange("g", topic, index, commit))
         elif what == "look":
@@ -142,6 +142,6 @@ def test_folded_commits_come_to_the_same_state_as_plain_ones(
 
 
 def test_bytes_without_the_hole_cannot_be_split() -> None:
-    with pytest.raises(NotRepeatable):
+    with pytest.raises(NoTemplate):
         split(b"abc", 0, [b"x"])
     assert split(b"a-b-c", 0, [b"-", b"-"]) == [b"a", b"b", b"c"]
