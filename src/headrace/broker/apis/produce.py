@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, TypeAlias, cast
 
-from headrace.broker.admission import Admission, is_transactional
+from headrace.broker.transactions_verification import TransactionVerification, is_transactional
 from headrace.broker.partition import Partition
 from headrace.broker.pending import Pending
 from headrace.broker.registry import handles
@@ -79,25 +79,25 @@ def produce_in_transaction(
                 continue  # refused later, and no part of the transaction
             if data.records is not None and is_transactional(data.records):
                 batches.append(((partition.topic, partition.index), data.records))
-    admission = Admission(node, transactional_id, ctx.api_version, batches)
-    if admission.ask():
-        return write_batches(node, ctx, request, admission)
+    verification = TransactionVerification(node, transactional_id, ctx.api_version, batches)
+    if verification.ask():
+        return write_batches(node, ctx, request, verification)
     for topic in request.topic_data:
         for data in topic.partition_data:
             # The receive buffer is gone by the time the earlier transaction is over.
             data.records = memoryview(bytearray(data.records or b""))
-    return write_batches_later(node, ctx, request, admission)
+    return write_batches_later(node, ctx, request, verification)
 
 
 async def write_batches_later(
-    node: Node, ctx: Context, request: ProduceRequest, admission: Admission
+    node: Node, ctx: Context, request: ProduceRequest, verification: TransactionVerification
 ) -> ProduceResponse | None:
     """Write batches that had to wait for an earlier transaction to be over.
 
     On cancel nothing is written.
     """
-    await admission.wait()
-    answer = write_batches(node, ctx, request, admission)
+    await verification.wait()
+    answer = write_batches(node, ctx, request, verification)
     if isinstance(answer, Pending):
         return cast(ProduceResponse, await answer.wait())
     if answer is None or isinstance(answer, ProduceResponse):
@@ -106,7 +106,7 @@ async def write_batches_later(
 
 
 def write_batches(
-    node: Node, ctx: Context, request: ProduceRequest, admission: Admission | None
+    node: Node, ctx: Context, request: ProduceRequest, verification: TransactionVerification | None
 ) -> Answer:
     """Append what is acceptable; answer when it is as durable as `acks` asks."""
     acks = request.acks
@@ -133,9 +133,9 @@ def write_batches(
                 data.records = memoryview(bytearray(data.records or b""))
                 unpacked.append((partition, data, result))
                 continue
-            end_offset = append(partition, data, ctx.api_version, acks, now_ms, result, admission)
+            end_offset = append(partition, data, ctx.api_version, acks, now_ms, result, verification)
             if acks == ACKS_ALL:
-                await_durable(targets, partition, end_offset, result, admission)
+                await_durable(targets, partition, end_offset, result, verification)
         topics.append(
             TopicProduceResponse(
                 name=topic.name, topic_id=topic.topic_id, partition_responses=results
@@ -143,7 +143,7 @@ def write_batches(
         )
     response = ProduceResponse(responses=topics)
     if unpacked:
-        return produce_walked(node, ctx, request, unpacked, targets, response, admission)
+        return produce_walked(node, ctx, request, unpacked, targets, response, verification)
     if targets:
         return park(node, request, targets, response, Pending(holds_line=False))
     if acks:
@@ -168,13 +168,13 @@ def await_durable(
     partition: Partition,
     end_offset: int,
     result: PartitionProduceResponse,
-    admission: Admission | None,
+    verification: TransactionVerification | None,
 ) -> None:
     """Add what an acks=all produce of one batch has to wait for, if anything."""
     if partition.log.high_watermark < end_offset:
         targets.append((partition, end_offset, result))
-    if admission is not None and end_offset >= 0:
-        state = admission.durable_at()
+    if verification is not None and end_offset >= 0:
+        state = verification.durable_at()
         if state is not None:
             targets.append((*state, result))
 
@@ -211,7 +211,7 @@ async def produce_walked(
     unpacked: list[tuple[Partition, PartitionProduceData, PartitionProduceResponse]],
     targets: list[Target],
     response: ProduceResponse,
-    admission: Admission | None,
+    verification: TransactionVerification | None,
 ) -> ProduceResponse | None:
     """Finish a produce some of whose batches had to be looked into or packed anew.
 
@@ -226,10 +226,10 @@ async def produce_walked(
             continue
         now_ms = node.clock.now_ms()
         end_offset = append(
-            partition, data, ctx.api_version, request.acks, now_ms, result, admission, walked=True
+            partition, data, ctx.api_version, request.acks, now_ms, result, verification, walked=True
         )
         if request.acks == ACKS_ALL:
-            await_durable(targets, partition, end_offset, result, admission)
+            await_durable(targets, partition, end_offset, result, verification)
     if targets:
         pending = park(node, request, targets, response, Pending())
         return cast(ProduceResponse, await pending.wait())
@@ -263,7 +263,7 @@ def append(
     acks: int,
     now_ms: int,
     result: PartitionProduceResponse,
-    admission: Admission | None,
+    verification: TransactionVerification | None,
     *,
     walked: bool = False,
 ) -> int:
@@ -288,13 +288,13 @@ def append(
         if len(data.records) >= HEADER_BYTES:
             attributes = data.records[CODEC_AT]
             if attributes & TRANSACTIONAL_BIT:
-                if admission is None:
+                if verification is None:
                     check_batch(data.records, 0, len(data.records))  # a flipped bit is not a wish
                     raise KafkaError(
                         ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
                         "records of a transaction need a transactional id",
                     )
-                admission.check(partition, data.records)
+                verification.check(partition, data.records)
             if api_version < ZSTD_VERSION and attributes & CODEC_MASK == Codec.ZSTD:
                 raise KafkaError(
                     ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,

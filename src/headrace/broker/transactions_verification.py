@@ -76,7 +76,7 @@ def is_gap(partition: Partition, records: memoryview) -> bool:
     return sequence_of(records) > 0 and partition.log.producers.get(producer_of(records).id) is None
 
 
-class Admission:
+class TransactionVerification:
     """A produce request's way past the coordinator of its transaction."""
 
     def __init__(
