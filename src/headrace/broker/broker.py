@@ -17,7 +17,7 @@ from headrace.broker.clock import Clock, SystemClock
 from headrace.broker.groups import GroupService
 from headrace.broker.housekeeping import Housekeeping
 from headrace.broker.log_config import log_config
-from headrace.broker.mover import Mover
+from headrace.broker.log_dir_moves import LogDirMover
 from headrace.broker.node import Node
 from headrace.broker.ports import BrokerAddress, Hooks
 from headrace.broker.server import Server
@@ -133,7 +133,7 @@ class Broker:
         self._opened.push_async_callback(node.run_read, node.logs.close)
         node.housekeeping = Housekeeping(node)
         self._opened.push_async_callback(node.housekeeping.close)
-        node.mover = Mover(node)
+        node.mover = LogDirMover(node)
         self._opened.push_async_callback(node.mover.close)
         node.groups = GroupService(node)
         await node.groups.start()

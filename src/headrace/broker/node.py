@@ -19,7 +19,7 @@ from headrace.storage import Syncer
 if TYPE_CHECKING:
     from headrace.broker.groups import GroupService
     from headrace.broker.housekeeping import Housekeeping
-    from headrace.broker.mover import Mover
+    from headrace.broker.log_dir_moves import LogDirMover
     from headrace.broker.ports import ClusterPort
     from headrace.broker.sharding import Sharded
     from headrace.broker.topics import TopicService
@@ -46,7 +46,7 @@ class Node:
     transactions: TransactionService
     workers: Workers
     housekeeping: Housekeeping
-    mover: Mover
+    mover: LogDirMover
 
     def __init__(self, settings: Settings, clock: Clock) -> None:
         self.loop = asyncio.get_running_loop()

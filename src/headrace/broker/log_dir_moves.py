@@ -27,7 +27,7 @@ ENDING_SECONDS_MAX = 10.0
 log = logging.getLogger(__name__)
 
 
-class Mover:
+class LogDirMover:
     """One log at a time, in the order in which they were asked for.
 
     What was asked for outlives the broker: a move that it did not finish begins again.
