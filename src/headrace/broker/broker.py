@@ -23,7 +23,7 @@ from headrace.broker.ports import BrokerAddress, Hooks
 from headrace.broker.server import Server
 from headrace.broker.topics import TopicService
 from headrace.broker.transactions import TransactionService
-from headrace.broker.workers import Workers
+from headrace.broker.worker_processes import WorkerProcesses
 from headrace.config import (
     Settings,
     advertised_listeners,
@@ -126,7 +126,7 @@ class Broker:
         await self._identify_dirs(node)
         node.topics = TopicService(node)
         # One for each cleaner, and one so that producers need not wait for a cleaning.
-        node.workers = Workers(settings.int("log.cleaner.threads") + 1)
+        node.workers = WorkerProcesses(settings.int("log.cleaner.threads") + 1)
         self._opened.push_async_callback(node.workers.close)
         await node.topics.start()
         # A last sync may take a while, and nobody is served any more: off the loop.

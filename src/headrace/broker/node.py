@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from headrace.broker.sharding import Sharded
     from headrace.broker.topics import TopicService
     from headrace.broker.transactions import TransactionService
-    from headrace.broker.workers import Workers
+    from headrace.broker.worker_processes import WorkerProcesses
     from headrace.config import Settings
     from headrace.metadata.catalog import Catalog
     from headrace.storage import LogManager
@@ -44,7 +44,7 @@ class Node:
     topics: TopicService
     groups: GroupService
     transactions: TransactionService
-    workers: Workers
+    workers: WorkerProcesses
     housekeeping: Housekeeping
     mover: LogDirMover
 

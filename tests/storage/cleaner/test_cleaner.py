@@ -22,7 +22,7 @@ from tests.storage.cleaner.logs import (
     state,
 )
 
-from headrace.broker.workers import Workers
+from headrace.broker.worker_processes import WorkerProcesses
 from headrace.protocol.control import ControlType
 from headrace.protocol.errors import ErrorCode, KafkaError
 from headrace.storage import Log, names
@@ -247,7 +247,7 @@ def test_cleaning_in_a_worker_process_that_is_killed_harms_nothing(bench: Bench)
     expected = fill(log)
 
     async def body() -> None:
-        workers = Workers()
+        workers = WorkerProcesses()
         try:
             # Slow enough to be caught in the middle: the limit makes it pause after each batch.
             slow = bench.cleaner(

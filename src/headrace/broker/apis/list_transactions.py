@@ -8,7 +8,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from headrace.broker.registry import handles
-from headrace.broker.workers import WorkerError
+from headrace.broker.worker_processes import WorkerError
 from headrace.coordinator.transactions.describe import STATE_NAMES, listed, matching
 from headrace.protocol.api.list_transactions import (
     ListTransactionsRequest,

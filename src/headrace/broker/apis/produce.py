@@ -16,7 +16,7 @@ from headrace.broker.partition import Partition
 from headrace.broker.pending import Pending
 from headrace.broker.registry import handles
 from headrace.broker.synced_answers import SyncedAnswer, SyncedTarget
-from headrace.broker.workers import WorkerError
+from headrace.broker.worker_processes import WorkerError
 from headrace.protocol.api.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceData,

@@ -34,7 +34,7 @@ class WorkerError(Exception):
     """A job did not finish: its worker was killed, crashed, or is shutting down."""
 
 
-class Workers:
+class WorkerProcesses:
     """Up to `processes` niced worker processes, each started by the first job that needs it."""
 
     def __init__(self, processes: int = 1):

@@ -15,14 +15,14 @@ from contextlib import asynccontextmanager
 import pytest
 from tests.waiting import wait_until_async
 
-from headrace.broker.workers import WorkerError, Workers
+from headrace.broker.worker_processes import WorkerError, WorkerProcesses
 
 DEADLINE_SECONDS = 60.0
 
 
 @asynccontextmanager
-async def started(processes: int = 1) -> AsyncIterator[Workers]:
-    workers = Workers(processes)
+async def started(processes: int = 1) -> AsyncIterator[WorkerProcesses]:
+    workers = WorkerProcesses(processes)
     try:
         yield workers
     finally:
@@ -122,7 +122,7 @@ def test_cancelling_a_job_kills_its_worker_and_frees_its_place() -> None:
 
 def test_closing_ends_jobs_under_way_and_refuses_new_ones() -> None:
     async def body() -> None:
-        workers = Workers()
+        workers = WorkerProcesses()
         pid = await workers.run(os.getpid)
         job = asyncio.ensure_future(workers.run(time.sleep, 60))
         await wait_until_async(lambda: workers.busy == 1)
@@ -152,9 +152,9 @@ def test_a_worker_ends_in_the_middle_of_a_job_when_its_parent_is_killed() -> Non
     """A parent that gets kill -9 must not leave a cleaner behind that writes into its folder."""
     program = (
         "import asyncio, os, time\n"
-        "from headrace.broker.workers import Workers\n"
+        "from headrace.broker.worker_processes import WorkerProcesses\n"
         "async def main():\n"
-        "    workers = Workers()\n"
+        "    workers = WorkerProcesses()\n"
         "    print(await workers.run(os.getpid), flush=True)\n"
         "    await workers.run(time.sleep, 60)\n"
         "asyncio.run(main())\n"
