@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from headrace.broker.log_config import log_config
 from headrace.config import ConfigError, Scope, Settings, Source, topic_settings
 from headrace.metadata import ALL_BROKERS, Catalog, StoreError, Topic
-from headrace.metadata.lasting import to_the_end
+from headrace.metadata.shielding import shielded
 from headrace.metadata.planning import NewTopic, Rules, check_growth, plan_topics
 from headrace.metadata.topic_names import collision_key
 from headrace.protocol.errors import ErrorCode, KafkaError
@@ -124,7 +124,7 @@ class TopicService:
         """
         if validate_only:
             return self._plan(wanted)
-        return await to_the_end(self._create(wanted))
+        return await shielded(self._create(wanted))
 
     async def create_internal(
         self, name: str, *, partitions: int, config: Mapping[str, str]
@@ -197,7 +197,7 @@ class TopicService:
 
         On cancel it is deleted all the same.
         """
-        await to_the_end(self._delete(name))
+        await shielded(self._delete(name))
 
     async def _delete(self, name: str) -> None:
         async with self._lock:
@@ -252,7 +252,7 @@ class TopicService:
         if validate_only:
             check_growth(self._existing(name), count, assignments, node_id)
         else:
-            await to_the_end(self._grow(name, count, assignments, node_id))
+            await shielded(self._grow(name, count, assignments, node_id))
 
     async def _grow(
         self, name: str, count: int, assignments: Sequence[Sequence[int]] | None, node_id: int
@@ -275,7 +275,7 @@ class TopicService:
 
         Its logs follow at once. Durable when it returns; on cancel it happens all the same.
         """
-        await to_the_end(self._alter_topic(name, alter, validate_only))
+        await shielded(self._alter_topic(name, alter, validate_only))
 
     async def _alter_topic(self, name: str, alter: Alteration, validate_only: bool) -> None:
         async with self._lock:
@@ -295,7 +295,7 @@ class TopicService:
 
         They are in effect and durable when it returns; on cancel it happens all the same.
         """
-        await to_the_end(self._alter_broker(broker_id, alter, validate_only))
+        await shielded(self._alter_broker(broker_id, alter, validate_only))
 
     async def _alter_broker(
         self, broker_id: int | None, alter: Alteration, validate_only: bool

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from headrace.metadata.lasting import to_the_end
+from headrace.metadata.shielding import shielded
 from headrace.metadata.store import (
     BadVersionError,
     Create,
@@ -132,7 +132,7 @@ class Catalog:
         for topic in topics:
             ops.append(Create(f"{TOPICS}/{topic.name}", _topic_data(topic, leader)))
             ops.append(Create(f"{TOPIC_CONFIGS}/{topic.name}", _config_data(topic.config)))
-        await to_the_end(self._change(ops, topics))
+        await shielded(self._change(ops, topics))
 
     async def delete_topic(self, name: str) -> DeletedTopic:
         """Remove a topic and remember that its folders must go; durable when it returns."""
@@ -143,7 +143,7 @@ class Catalog:
             Delete(f"{TOPIC_CONFIGS}/{name}", topic.config_version),
             Create(f"{DELETED_TOPICS}/{topic.id.hex()}", _deleted_data(gone)),
         ]
-        await to_the_end(self._change(ops, removed=gone))
+        await shielded(self._change(ops, removed=gone))
         return gone
 
     async def forget_deleted(self, topic_ids: Iterable[bytes]) -> None:
@@ -151,14 +151,14 @@ class Catalog:
         known = [topic_id for topic_id in topic_ids if topic_id in self.deleted]
         if known:
             ops: list[Op] = [Delete(f"{DELETED_TOPICS}/{topic_id.hex()}") for topic_id in known]
-            await to_the_end(self._change(ops, forgotten=known))
+            await shielded(self._change(ops, forgotten=known))
 
     async def set_partitions(self, name: str, partitions: int, leader: int) -> Topic:
         """Change a topic's number of partitions; durable when it returns."""
         topic = self.topics[name]
         grown = replace(topic, partitions=partitions, version=topic.version + 1)
         ops = [Set(f"{TOPICS}/{name}", _topic_data(grown, leader), topic.version)]
-        await to_the_end(self._change(ops, [grown]))
+        await shielded(self._change(ops, [grown]))
         return grown
 
     async def set_topic_config(self, name: str, config: Mapping[str, str]) -> Topic:
@@ -166,14 +166,14 @@ class Catalog:
         topic = self.topics[name]
         changed = replace(topic, config=dict(config), config_version=topic.config_version + 1)
         ops = [Set(f"{TOPIC_CONFIGS}/{name}", _config_data(config), topic.config_version)]
-        await to_the_end(self._change(ops, [changed]))
+        await shielded(self._change(ops, [changed]))
         return changed
 
     # -- brokers -----------------------------------------------------------------------------
 
     async def set_broker_config(self, broker: str, config: Mapping[str, str]) -> None:
         """Replace the dynamic settings of one broker (by its id), or of ALL_BROKERS."""
-        await to_the_end(self._set_broker_config(broker, config))
+        await shielded(self._set_broker_config(broker, config))
 
     async def _set_broker_config(self, broker: str, config: Mapping[str, str]) -> None:
         path, data = f"{BROKER_CONFIGS}/{broker}", _config_data(config)
@@ -186,7 +186,7 @@ class Catalog:
     async def set_log_dirs(self, broker: int, ids_by_path: Mapping[str, str]) -> None:
         """Remember the log dirs of a broker; durable when it returns."""
         if self.log_dirs.get(str(broker)) != ids_by_path:
-            await to_the_end(self._set_log_dirs(str(broker), dict(ids_by_path)))
+            await shielded(self._set_log_dirs(str(broker), dict(ids_by_path)))
 
     async def _set_log_dirs(self, broker: str, ids_by_path: dict[str, str]) -> None:
         path, data = f"{LOG_DIRS}/{broker}", _dump({"version": 1, "log_dirs": ids_by_path})
@@ -201,7 +201,7 @@ class Catalog:
     async def next_producer_id(self) -> int:
         """A producer id that nobody has had and nobody will get again, crashes included."""
         while not self._producer_ids_left:
-            await to_the_end(self._take_block())
+            await shielded(self._take_block())
         producer_id = self._next_producer_id
         self._next_producer_id += 1
         self._producer_ids_left -= 1

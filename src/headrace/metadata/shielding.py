@@ -1,4 +1,4 @@
-"""Work that goes on to its end when the one who waits for it is cancelled."""
+"""Work that finishes even when its caller is cancelled."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-# The loop keeps only weak references to tasks; these are the work that nobody waits for any more.
+# The loop keeps only weak references to tasks; these references keep shielded work alive.
 _running: set[asyncio.Task[Any]] = set()
 
 
-async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
-    """Await work that must not stop half-way; on cancel it goes on without its caller."""
+async def shielded(work: Coroutine[Any, Any, T]) -> T:
+    """Await work that must not stop halfway; on cancel it continues without its caller."""
     task = asyncio.get_running_loop().create_task(work)
     _running.add(task)
     task.add_done_callback(_done)
@@ -23,5 +23,5 @@ async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
 def _done(task: asyncio.Task[Any]) -> None:
     _running.discard(task)
     if not task.cancelled():
-        # Whoever still waits gets the exception; if nobody does, it is not "never retrieved".
+        # A caller that still waits gets the exception; otherwise asyncio must not report it as lost.
         task.exception()
