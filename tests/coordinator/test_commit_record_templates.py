@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.coordinator.coordinator import GroupCoordinator
-from headrace.coordinator.records import Commit, OffsetChange, encode
 from headrace.coordinator.commit_record_templates import (
     SHARED_RECORDS_MAX,
-    NoTemplate,
-    CommitRecordTemplate,
     CommitBatch,
+    CommitRecordTemplate,
+    NoTemplate,
     split,
 )
+from headrace.coordinator.coordinator import GroupCoordinator
+from headrace.coordinator.records import Commit, OffsetChange, encode
 from headrace.coordinator.settings import GroupSettings
 from headrace.protocol.api.offset_commit import (
     OffsetCommitRequest,

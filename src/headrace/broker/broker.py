@@ -12,14 +12,13 @@ from typing import Self
 from uuid import uuid4
 
 import headrace.broker.apis  # noqa: F401  # fills the table of handlers
-from headrace.broker.alone import Alone
 from headrace.broker.clock import Clock, SystemClock
 from headrace.broker.groups import GroupService
 from headrace.broker.housekeeping import Housekeeping
 from headrace.broker.log_config import log_config
 from headrace.broker.log_dir_moves import LogDirMover
 from headrace.broker.node import Node
-from headrace.broker.ports import BrokerAddress, Hooks
+from headrace.broker.ports import BrokerAddress, Hooks, SingleNodeCluster
 from headrace.broker.server import Server
 from headrace.broker.topics import TopicService
 from headrace.broker.transactions import TransactionService
@@ -122,7 +121,7 @@ class Broker:
         self._opened.push_async_callback(store.close)
         node.catalog = await Catalog.open(store, new_cluster_id())
         address = BrokerAddress(node_id(settings), "", 0)
-        node.cluster = Alone(node.catalog.cluster_id, address)
+        node.cluster = SingleNodeCluster(node.catalog.cluster_id, address)
         await self._identify_dirs(node)
         node.topics = TopicService(node)
         # One for each cleaner, and one so that producers need not wait for a cleaning.
@@ -166,7 +165,7 @@ class Broker:
         host = told.host if told != bound else self.host
         port = told.port or self.port
         rack = self.settings.optional_str("broker.rack")
-        assert isinstance(node.cluster, Alone)
+        assert isinstance(node.cluster, SingleNodeCluster)
         node.cluster.address = BrokerAddress(node.cluster.node_id, host, port, rack)
 
     async def _close(self) -> None:

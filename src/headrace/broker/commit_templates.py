@@ -1,10 +1,10 @@
-"""Offset commits that look like one before: nothing is decoded but the offsets.
+"""Offset commits that repeat an earlier one: only the offsets are decoded.
 
-What `lanes` does for produces. A consumer commits the same partitions again and again; only the
-correlation id, the offsets and their leader epochs are new. So a connection remembers the bytes of
-a commit with holes in these places, the records of its records and its whole answer. A request whose
-bytes are the same outside of the holes means the same; it costs about as much for fifty partitions
-as for one. Everything else, and everything that goes wrong, takes the ordinary way.
+A consumer commits the same partitions again and again; only the correlation id, the offsets and
+their leader epochs differ. So a connection remembers the bytes of a commit with holes in these
+places, a template of its records, and the whole response. A request whose bytes are equal outside
+the holes means the same, and costs about as much for fifty partitions as for one. Every other
+request, and every error, is decoded as usual.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
 from headrace.broker.produce_templates import CORRELATION_AT, LANES_MAX, LENGTH, REMEMBERED_AT
-from headrace.coordinator.refusals import refused
 from headrace.coordinator.commit_record_templates import (
     EPOCH_HOLE,
     OFFSET_AND_EPOCH,
     OFFSET_HOLE,
-    NoTemplate,
     CommitRecordTemplate,
+    NoTemplate,
     split,
 )
+from headrace.coordinator.refusals import refused
 from headrace.protocol.api.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -47,7 +47,7 @@ PARTITIONS_MAX = 1_000
 class CommitLane:
     """One commit as one connection repeats it."""
 
-    __slots__ = ("answer", "records", "pieces", "request", "unpack", "witnesses")
+    __slots__ = ("answer", "pieces", "records", "request", "unpack", "witnesses")
 
     def __init__(
         self, node: Node, route: Route, request: OffsetCommitRequest, body: bytes, before: bytes

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 
 from headrace.broker.pending import Pending
 from headrace.broker.shard import Landing, Shard, Write
+from headrace.coordinator.commit_record_templates import CommitBatch, CommitRecordTemplate
 from headrace.coordinator.coordinator import GroupCoordinator
 from headrace.coordinator.effects import ProducerEpoch, Reply, Result, SetTimer, TimerKey, TimerKind
 from headrace.coordinator.loading import Loader
 from headrace.coordinator.offsets import NO_PRODUCER_ID
 from headrace.coordinator.records import Change, encode
 from headrace.coordinator.refusals import refused
-from headrace.coordinator.commit_record_templates import CommitRecordTemplate, CommitBatch
 from headrace.protocol.api.sync_group import SyncGroupResponse
 from headrace.protocol.batch import HEADER_BYTES
 from headrace.protocol.errors import ErrorCode, KafkaError
@@ -86,7 +86,7 @@ class GroupShard(Shard[Change]):
         epochs: Sequence[int],
         landing: Landing,
     ) -> None:
-        """Do the same for a commit that has the template of another, and that `takes` has let in."""
+        """Store a commit made from a template, which `takes` has accepted."""
         if not self._repeated:
             self.node.loop.call_soon(self.write_open)
         if not self._repeated or not self._repeated[-1][0].takes(template, self._batch_bytes_max):

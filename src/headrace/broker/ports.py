@@ -1,4 +1,4 @@
-"""What a broker needs from outside itself: a cluster around it, and fault hooks in tests."""
+"""What a broker needs from outside itself: the cluster around it, and fault hooks in tests."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class BrokerAddress(NamedTuple):
 
 
 class ClusterPort(Protocol):
-    """The cluster around a broker; a single node has the trivial one in `alone.py`."""
+    """What a broker asks the cluster around it."""
 
     @property
     def cluster_id(self) -> str: ...
@@ -35,6 +35,29 @@ class ClusterPort(Protocol):
     def leader_epoch(self, topic: str, partition: int) -> int:
         """The epoch under which this broker leads the partition."""
         ...
+
+
+class SingleNodeCluster:
+    """The cluster of a single node: this broker leads every partition."""
+
+    def __init__(self, cluster_id: str, address: BrokerAddress) -> None:
+        self.cluster_id = cluster_id
+        self.address = address
+
+    @property
+    def node_id(self) -> int:
+        return self.address.node_id
+
+    @property
+    def controller_id(self) -> int:
+        return self.address.node_id
+
+    def brokers(self) -> Sequence[BrokerAddress]:
+        return (self.address,)
+
+    def leader_epoch(self, topic: str, partition: int) -> int:
+        """Return 0: leadership never moves, so the epoch never rises."""
+        return 0
 
 
 @dataclass(frozen=True, slots=True)

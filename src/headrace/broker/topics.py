@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 from headrace.broker.log_config import log_config
 from headrace.config import ConfigError, Scope, Settings, Source, topic_settings
 from headrace.metadata import ALL_BROKERS, Catalog, StoreError, Topic
-from headrace.metadata.shielding import shielded
 from headrace.metadata.planning import NewTopic, Rules, check_growth, plan_topics
+from headrace.metadata.shielding import shielded
 from headrace.metadata.topic_names import collision_key
 from headrace.protocol.errors import ErrorCode, KafkaError
 from headrace.storage import FileSystem, LogConfig, names

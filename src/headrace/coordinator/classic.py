@@ -11,7 +11,6 @@ from collections.abc import Callable
 from headrace.coordinator.effects import Call, Cause, Now, Result, SetTimer
 from headrace.coordinator.group import Group
 from headrace.coordinator.member import Member, Protocols, chosen_protocol
-from headrace.coordinator.records import GroupChange
 from headrace.coordinator.rebalances import (
     UNKNOWN_MEMBER,
     Rebalances,
@@ -20,6 +19,7 @@ from headrace.coordinator.rebalances import (
     roster,
     session_key,
 )
+from headrace.coordinator.records import GroupChange
 from headrace.coordinator.settings import NEW_MEMBER_TIMEOUT_MS, GroupSettings
 from headrace.coordinator.states import HEARTBEAT_ANSWERS, State
 from headrace.protocol.api.heartbeat import HeartbeatRequest

@@ -117,10 +117,15 @@ class CommitBatch:
         self._records: list[bytes] = []
 
     def takes(self, template: CommitRecordTemplate, size_max: int) -> bool:
-        """Whether there is room for one more commit, of this template, in a batch of some bytes."""
-        return self.count + template.count <= SHARED_RECORDS_MAX and self.size + template.size <= size_max
+        """Whether one more commit from this template fits in a batch of `size_max` bytes."""
+        return (
+            self.count + template.count <= SHARED_RECORDS_MAX
+            and self.size + template.size <= size_max
+        )
 
-    def add(self, template: CommitRecordTemplate, offsets: Sequence[int], epochs: Sequence[int]) -> None:
+    def add(
+        self, template: CommitRecordTemplate, offsets: Sequence[int], epochs: Sequence[int]
+    ) -> None:
         """Add a commit."""
         self._records.append(template.records(offsets, epochs, self.now_ms, self.count))
         self.commits.append((template, offsets, epochs))

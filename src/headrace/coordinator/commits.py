@@ -5,11 +5,11 @@ Topics have names here; the broker translates topic ids (v10) before and after.
 
 from __future__ import annotations
 
+from headrace.coordinator.commit_record_templates import CommitRecordTemplate, NoTemplate
 from headrace.coordinator.effects import Call, Result
 from headrace.coordinator.group import Group
 from headrace.coordinator.offsets import Offsets
 from headrace.coordinator.records import NO_TIMESTAMP, Commit, OffsetChange
-from headrace.coordinator.commit_record_templates import NoTemplate, CommitRecordTemplate
 from headrace.coordinator.settings import GroupSettings
 from headrace.coordinator.states import COMMIT_ANSWERS, State
 from headrace.coordinator.txn_commits import commit_in_transaction
@@ -117,7 +117,9 @@ class Commits:
         """The template of a commit that was served; NoTemplate if others need more care."""
         metadata_max = self._settings.offset_metadata_bytes_max
         template = CommitRecordTemplate(request)
-        if not template.places or any(len(metadata) > metadata_max for *_, metadata in template.places):
+        if not template.places or any(
+            len(metadata) > metadata_max for *_, metadata in template.places
+        ):
             raise NoTemplate
         return template
 

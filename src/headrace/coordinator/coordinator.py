@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from headrace.coordinator.classic import ClassicGroups
+from headrace.coordinator.commit_record_templates import CommitRecordTemplate
 from headrace.coordinator.commits import Commits
 from headrace.coordinator.effects import Cause, Now, Result, TimerKey, TimerKind
 from headrace.coordinator.group import Group
 from headrace.coordinator.offsets import NO_PRODUCER_ID, Offsets
-from headrace.coordinator.records import Change, Commit, Generation, GroupChange, OffsetChange
-from headrace.coordinator.commit_record_templates import CommitRecordTemplate
 from headrace.coordinator.rebalances import Rebalances, refused_join
+from headrace.coordinator.records import Change, Commit, Generation, GroupChange, OffsetChange
 from headrace.coordinator.settings import GroupSettings
 from headrace.coordinator.states import Event, State
 from headrace.protocol.api.sync_group import SyncGroupResponse
@@ -58,9 +58,13 @@ class GroupCoordinator:
                 self.groups[change.group_id] = Group(change.group_id)
 
     def replay_from_template(
-        self, template: CommitRecordTemplate, offsets: Sequence[int], epochs: Sequence[int], now_ms: int
+        self,
+        template: CommitRecordTemplate,
+        offsets: Sequence[int],
+        epochs: Sequence[int],
+        now_ms: int,
     ) -> None:
-        """Take over a commit that is in the log and differs from another in its offsets only."""
+        """Apply a commit from a template that is in the log."""
         self.offsets.replay_from_template(template, offsets, epochs, now_ms)
         if template.group_id not in self.groups:
             self.groups[template.group_id] = Group(template.group_id)

@@ -14,8 +14,8 @@ from typing import TypeAlias
 
 from headrace.coordinator.coordinator import GroupCoordinator
 from headrace.coordinator.offsets import NO_PRODUCER_ID
-from headrace.coordinator.records import decode
 from headrace.coordinator.pending_values import PendingValues
+from headrace.coordinator.records import decode
 from headrace.protocol.batch import (
     HEADER_BYTES,
     LENGTH_MIN,

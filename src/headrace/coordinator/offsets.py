@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
-from headrace.coordinator.group import Group
-from headrace.coordinator.records import NO_TIMESTAMP, Commit, OffsetChange
 from headrace.coordinator.commit_record_templates import CommitRecordTemplate
-from headrace.coordinator.states import State
+from headrace.coordinator.group import Group
 from headrace.coordinator.pending_values import PendingValues
+from headrace.coordinator.records import NO_TIMESTAMP, Commit, OffsetChange
+from headrace.coordinator.states import State
 
 NO_OFFSETS: Mapping[str, Mapping[int, Commit]] = {}
 NO_PRODUCER_ID = -1
@@ -57,9 +57,7 @@ class Offsets:
             for topic, commits in self.of_group(group_id).items()
             for partition in commits
         }
-        placed.update(
-            (topic, index) for group, topic, index in self._pending if group == group_id
-        )
+        placed.update((topic, index) for group, topic, index in self._pending if group == group_id)
         return placed
 
     def holders(self) -> set[str]:
@@ -88,9 +86,13 @@ class Offsets:
             self._put(group_id, topic, partition, commit)
 
     def replay_from_template(
-        self, template: CommitRecordTemplate, offsets: Sequence[int], epochs: Sequence[int], now_ms: int
+        self,
+        template: CommitRecordTemplate,
+        offsets: Sequence[int],
+        epochs: Sequence[int],
+        now_ms: int,
     ) -> None:
-        """Take over a commit of the log of this template; not while its group has undecided ones."""
+        """Apply a commit from a template; its group must have no pending offsets."""
         group_id = template.group_id
         folded = self._folded.get(group_id)
         if folded is not None and folded[0] is not template:

@@ -23,5 +23,5 @@ async def shielded(work: Coroutine[Any, Any, T]) -> T:
 def _done(task: asyncio.Task[Any]) -> None:
     _running.discard(task)
     if not task.cancelled():
-        # A caller that still waits gets the exception; otherwise asyncio must not report it as lost.
+        # If nobody waits any more, asyncio must not report the exception as lost.
         task.exception()

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, TypeAlias, cast
 
-from headrace.broker.transactions_verification import TransactionVerification, is_transactional
 from headrace.broker.partition import Partition
 from headrace.broker.pending import Pending
 from headrace.broker.registry import handles
 from headrace.broker.synced_answers import SyncedAnswer, SyncedTarget
+from headrace.broker.transactions_verification import TransactionVerification, is_transactional
 from headrace.broker.worker_processes import WorkerError
 from headrace.protocol.api.produce import (
     BatchIndexAndErrorMessage,
@@ -133,7 +133,9 @@ def write_batches(
                 data.records = memoryview(bytearray(data.records or b""))
                 unpacked.append((partition, data, result))
                 continue
-            end_offset = append(partition, data, ctx.api_version, acks, now_ms, result, verification)
+            end_offset = append(
+                partition, data, ctx.api_version, acks, now_ms, result, verification
+            )
             if acks == ACKS_ALL:
                 await_durable(targets, partition, end_offset, result, verification)
         topics.append(
@@ -226,7 +228,14 @@ async def produce_walked(
             continue
         now_ms = node.clock.now_ms()
         end_offset = append(
-            partition, data, ctx.api_version, request.acks, now_ms, result, verification, walked=True
+            partition,
+            data,
+            ctx.api_version,
+            request.acks,
+            now_ms,
+            result,
+            verification,
+            walked=True,
         )
         if request.acks == ACKS_ALL:
             await_durable(targets, partition, end_offset, result, verification)
