@@ -152,8 +152,11 @@ def test_a_late_relay_does_no_harm(stage: Stage) -> None:
     assert (found.state, found.sends, found.due_ms) == ("confirmed", 2, None)
 
 
-def test_what_can_never_be_sent_fails_with_an_alarm_and_does_not_block(stage: Stage) -> None:
-    stage.producer.answers["orders"] = failure(KafkaError.MSG_SIZE_TOO_LARGE)
+@pytest.mark.parametrize("code", [KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE])
+def test_what_can_never_be_sent_fails_with_an_alarm_and_does_not_block(
+    stage: Stage, code: int
+) -> None:
+    stage.producer.answers["orders"] = failure(code)
     bad, good = stage.send(), stage.send("other")
     assert stage.relay.step() == 1
     assert stage.row(bad).state == "failed"

@@ -9,13 +9,13 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from headrace.client.produce_errors import is_record_fault
 from headrace.dispatch import effects as fx
 from headrace.dispatch.consuming import Given, Orders
 from headrace.dispatch.crew import Crew, Task
 from headrace.dispatch.fences import Fence
 from headrace.dispatch.outcomes import Outcome
 from headrace.dispatch.owner import Owner
-from headrace.dispatch.sending_errors import is_hopeless
 from headrace.dispatch.tokens import Answer, Change
 from headrace.dispatch.work_records import Work, parse_headers
 
@@ -278,7 +278,7 @@ class Owning:
 
     def _not_written(self, outcome: Outcome, is_left: bool, error: Exception | None) -> None:
         _log.warning("the outcome of job %s was not written: %s", outcome.id, error)
-        if outcome.answer is not None and is_hopeless(error):
+        if outcome.answer is not None and is_record_fault(error):
             # It never will be, and until something is, the partition cannot go on.
             told = ("AnswerTooLarge", f"the worker's answer was refused: {error}")
             outcome = outcome._replace(state="failed", answer=None, error=told)

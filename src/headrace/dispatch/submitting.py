@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from headrace.client.produce_errors import is_record_fault, is_unknown_partition
 from headrace.dispatch.effects import Effect, Send, Store
 from headrace.dispatch.fences import Fence, Token
 from headrace.dispatch.outcomes import Outcome
 from headrace.dispatch.sender import Sender
-from headrace.dispatch.sending_errors import is_hopeless, is_nowhere
 from headrace.dispatch.spool.changes import (
     Back,
     Change,
@@ -280,13 +280,13 @@ class Submitting:
     def _not_sent(self, id: str, token: Token, error: Exception | None, *, surely: bool) -> None:
         _log.warning("job %s was not sent to %s/%d: %s", id, self._topic, token.partition, error)
         item = self.items.get(id)
-        if item is not None and is_hopeless(error):
+        if item is not None and is_record_fault(error):
             self._exchanger.add([Return(*token)])
             self._give_up(id, item, token, error)
             return
         with self._lock:
             effects = self.sender.failed(id, token, surely=surely)
-        if is_nowhere(error):
+        if is_unknown_partition(error):
             # Left in the store by a topic that had more partitions. Should this producer only not
             # know a new one yet, its owner misses the token and puts it there again.
             effects = [Store(Revoke(*token))]

@@ -19,7 +19,7 @@ from headrace.client.dead_letters import (
     without_ours,
 )
 from headrace.client.message import ID_HEADER, Message
-from headrace.outbox.relay_rules import is_hopeless
+from headrace.client.produce_errors import is_permanent
 from headrace.store.fingerprints import Failure
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ class DeadLetters:
         except Exception as problem:
             # The letter is safe in the index and is tried again; the consumer must live. What is
             # wrong with one letter keeps no other from its topic.
-            is_away = not is_hopeless(problem)
+            is_away = not is_permanent(problem)
             if is_away:
                 self._topic_away_until_ms = self._clock.monotonic_ms() + LATE_MS
             self._alarms.ring(
@@ -178,7 +178,7 @@ class DeadLetters:
             try:
                 self._send_without(cut, message, failure, attempts)
             except Exception as refusal:
-                if cut == _CUTS[-1] or not is_hopeless(refusal):
+                if cut == _CUTS[-1] or not is_permanent(refusal):
                     raise
                 _log.info("the letter of %s is cut: %s", message.source, refusal)
             else:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from headrace.client.dead_letters import RESENT_HEADER, without_ours
 from headrace.client.message import ID_HEADER, Message
+from headrace.client.produce_errors import is_permanent
 from headrace.errors import HandlerError
 from headrace.handlers.dead_letters import DeadLetters, as_it_is
 from headrace.handlers.policies import (
@@ -22,7 +23,6 @@ from headrace.handlers.policies import (
     next_step,
 )
 from headrace.handlers.repeats import Repeats
-from headrace.outbox.relay_rules import is_hopeless
 from headrace.store.fingerprints import describe
 
 if TYPE_CHECKING:
@@ -232,7 +232,7 @@ class Failures:
                 message.topic, message.body, key=message.key, headers=headers
             )
         except Exception as refusal:
-            if is_hopeless(refusal):
+            if is_permanent(refusal):
                 return False
             raise
         return True

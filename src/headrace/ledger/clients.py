@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaException, Producer
 
 from headrace.client.settings import Kind, translate
 from headrace.client.settings_of_kind import settings_of
@@ -78,41 +78,6 @@ def patiently(operation: Any) -> None:
                 raise
             last = problem
     raise last
-
-
-def is_record_fault(error: KafkaError) -> bool:
-    """Whether a record is at fault, or another one of its batch."""
-    return error.code() in _RECORD_FAULTS
-
-
-def is_topic_fault(error: KafkaError) -> bool:
-    """Whether a topic takes nothing from us, whatever it is."""
-    return error.code() in _TOPIC_FAULTS
-
-
-def is_passing(error: KafkaError) -> bool:
-    """Whether it is the brokers' state that is wrong, and nothing that was sent."""
-    return not is_record_fault(error) and not is_topic_fault(error)
-
-
-# As the client or the broker says it.
-_RECORD_FAULTS = frozenset(
-    {
-        KafkaError.MSG_SIZE_TOO_LARGE,
-        KafkaError.RECORD_LIST_TOO_LARGE,
-        KafkaError.INVALID_MSG,
-        KafkaError.INVALID_RECORD,
-        KafkaError.INVALID_TIMESTAMP,
-        KafkaError._INVALID_ARG,
-    }
-)
-_TOPIC_FAULTS = frozenset(
-    {
-        KafkaError.TOPIC_AUTHORIZATION_FAILED,
-        KafkaError.TOPIC_EXCEPTION,
-        KafkaError.POLICY_VIOLATION,
-    }
-)
 
 
 def _of_kind(settings: Mapping[str, Any], kind: Kind) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient
 from headrace.client.clock import Clock
 from headrace.client.dead_letters import ERROR_HEADER, LEFT_OUT_HEADER, SOURCE_HEADER
 from headrace.client.message import Message
-from headrace.ledger import clients
+from headrace.client.produce_errors import is_passing
 from headrace.ledger.machine import Entry, Machine, Refusal
 from headrace.ledger.reading import Reader, Records
 from headrace.ledger.records import partition_of, state_key, state_value
@@ -204,7 +204,7 @@ class Intake:
 def _raise_passing(failed: Failed) -> None:
     """Raise what may pass, so that all of it is tried again."""
     errors = [bad.error for bad in failed.records] or [failed.cause]
-    if all(clients.is_passing(error) for error in errors):
+    if all(is_passing(error) for error in errors):
         raise KafkaException(failed.cause)
 
 

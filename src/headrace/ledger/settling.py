@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.ledger import clients
+from headrace.client.produce_errors import is_passing, is_record_fault, is_topic_fault
 from headrace.ledger.book import Book, Plan
 from headrace.ledger.targets import Targets
 from headrace.ledger.topics import Names
@@ -16,11 +16,11 @@ def settle(book: Book, targets: Targets, plan: Plan, failed: Failed, names: Name
     for topic, tag, error in failed.records:
         if topic == names.state:
             continue
-        if topic != names.dead and clients.is_record_fault(error):
+        if topic != names.dead and is_record_fault(error):
             suspects[tag] = error.str()
         else:
             is_settled = True
-            if clients.is_topic_fault(error):
+            if is_topic_fault(error):
                 targets.refuse(topic, error.str())
             else:
                 targets.rest(topic)
@@ -30,7 +30,7 @@ def settle(book: Book, targets: Targets, plan: Plan, failed: Failed, names: Name
     if is_settled:
         book.put_back(plan)
         return False
-    if not clients.is_passing(failed.cause):
+    if not is_passing(failed.cause):
         return not _find_out(book, targets, plan, failed)
     book.put_back(plan)
     return True
@@ -40,7 +40,7 @@ def _find_out(book: Book, targets: Targets, plan: Plan, failed: Failed) -> bool:
     """Nobody has said who is at fault; False if there is nobody left to suspect."""
     reason = failed.cause.str()
     topics = {outgoing.topic for outgoing in plan.sends}
-    if clients.is_topic_fault(failed.cause) and len(topics) == 1:
+    if is_topic_fault(failed.cause) and len(topics) == 1:
         targets.refuse(topics.pop(), reason)
         book.put_back(plan)
         return True

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from headrace.client.clock import Clock
 from headrace.client.errors import RateLimited, TopicSwitchedOff
 from headrace.client.message import ID_HEADER
+from headrace.client.produce_errors import is_permanent
 from headrace.outbox.confirmations import confirm_header
-from headrace.outbox.relay_rules import Admission, HeldTopics, Sender, Sending, is_hopeless
+from headrace.outbox.relay_rules import Admission, HeldTopics, Sender, Sending
 from headrace.store import Store
 from headrace.store.errors import StoreUnavailable
 from headrace.store.leases import Lease
@@ -236,7 +237,7 @@ class Relay:
                     _log.info("the lease of the outbox is not renewed: %s", trouble)
 
     def _note_failure(self, message: OutboxMessage, error: BaseException) -> None:
-        if is_hopeless(error):
+        if is_permanent(error):
             self._unmarked.refused[message.seq] = str(error)
             self._ring_failed([message.id], f"it cannot be sent: {error}")
             return

@@ -1,26 +1,10 @@
-"""What the relay needs of a producer, and what a failed send means for a topic: pure rules."""
+"""What the relay needs of a producer, and which topics it leaves alone for now."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
-from confluent_kafka import KafkaError, KafkaException
-
-from headrace.client.errors import RateLimited, TopicSwitchedOff
-
-# No later try can end otherwise, unless a person changes something first.
-_NEVER = frozenset(
-    {
-        KafkaError.MSG_SIZE_TOO_LARGE,
-        KafkaError.INVALID_MSG,
-        KafkaError.INVALID_RECORD,
-        KafkaError.TOPIC_EXCEPTION,
-        KafkaError.POLICY_VIOLATION,
-        KafkaError.INVALID_TIMESTAMP,
-        KafkaError._INVALID_ARG,
-    }
-)
 _HELD_MS_FIRST = 1_000
 _HELD_MS_MAX = 30_000
 
@@ -54,16 +38,6 @@ class Admission(Protocol):
     def admit(self, topic: str, records: int, most_s: float) -> float:
         """Returns when so many records may go now; TopicSwitchedOff, RateLimited when not."""
         ...
-
-
-def is_hopeless(error: BaseException) -> bool:
-    """Whether the broker or the client will refuse this message every time."""
-    if isinstance(error, TopicSwitchedOff | RateLimited):
-        return False
-    if not isinstance(error, KafkaException):
-        return isinstance(error, ValueError | TypeError)
-    problem: Any = error.args[0]
-    return isinstance(problem, KafkaError) and problem.code() in _NEVER
 
 
 class HeldTopics:
