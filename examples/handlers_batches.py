@@ -23,7 +23,7 @@ with run(app) as world:
     for page in ["home"] * 30 + ["poison"] + ["about"] * 10:
         world.send("clicks", page)
     world.settle()
-    assert app.parts.store is not None
-    with app.parts.store.read() as tx:
+    assert app.context.store is not None
+    with app.context.store.read() as tx:
         print("counted", tx.execute("SELECT count(*) FROM clicks").scalar_one())
     print("dead letters:", [letter.message.value for letter in world.dead_letters])

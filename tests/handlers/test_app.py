@@ -47,16 +47,16 @@ def orders(count: int, first: int = 0) -> list[bytes]:
 
 def app_with_bills(pair: Pair) -> App:
     app = App(pair.bootstrap, store=pair.store_url)
-    assert app.parts.store is not None
-    with app.parts.store.begin() as tx:
+    assert app.context.store is not None
+    with app.context.store.begin() as tx:
         _metadata.create_all(tx.connection)
     return app
 
 
 def billed(app: App) -> list[int]:
     """The orders that have a bill; the app must be running."""
-    assert app.parts.store is not None
-    with app.parts.store.read() as tx:
+    assert app.context.store is not None
+    with app.context.store.read() as tx:
         return sorted(tx.execute(select(bills.c.order_id)).scalars())
 
 

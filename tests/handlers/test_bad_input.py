@@ -34,8 +34,8 @@ class Closed(msgspec.Struct, tag="closed"):
 
 def new_app(pair: Pair) -> App:
     app = App(pair.bootstrap, store=pair.store_url)
-    assert app.parts.store is not None
-    with app.parts.store.begin() as tx:
+    assert app.context.store is not None
+    with app.context.store.begin() as tx:
         _metadata.create_all(tx.connection)
     return app
 
@@ -112,7 +112,7 @@ def test_a_store_that_is_away_is_waited_for(pair: Pair) -> None:
         tx.execute(insert(effects).values(number=number))
 
     with app:
-        store = app.parts.store
+        store = app.context.store
         assert store is not None
         assert app.runners[0].ready.wait(30)
         with away(store) as asked:
@@ -139,7 +139,7 @@ def test_a_dead_letter_that_cannot_be_kept_is_kept_later(pair: Pair) -> None:
         raise ValueError("always")
 
     with app:
-        store = app.parts.store
+        store = app.context.store
         assert store is not None
         assert app.runners[0].ready.wait(30)
         with away(store) as asked:

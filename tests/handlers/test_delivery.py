@@ -24,16 +24,16 @@ effects = Table("effects", _metadata, Column("number", Integer))
 
 def new_app(pair: Pair) -> App:
     app = App(pair.bootstrap, store=pair.store_url)
-    assert app.parts.store is not None
-    with app.parts.store.begin() as tx:
+    assert app.context.store is not None
+    with app.context.store.begin() as tx:
         _metadata.create_all(tx.connection)
     return app
 
 
 def numbers(app: App) -> list[int]:
     """What has taken effect, in order; the app must be running."""
-    assert app.parts.store is not None
-    with app.parts.store.read() as tx:
+    assert app.context.store is not None
+    with app.context.store.read() as tx:
         return sorted(tx.execute(select(effects.c.number)).scalars())
 
 

@@ -12,7 +12,7 @@ from tests.waiting import wait_until
 
 from headrace.client.message import Message
 from headrace.errors import Away
-from headrace.handlers.context import Parts
+from headrace.handlers.context import AppContext
 from headrace.handlers.engine import Engine
 from headrace.handlers.execution import Execution
 from headrace.handlers.lanes import Track
@@ -74,10 +74,10 @@ class Stage:
 
     def __init__(self, function: Any, workers: int, **options: Any) -> None:
         spec = make_spec(function, ["t"], **options)
-        parts = Parts(bootstrap="nowhere:1")
+        context = AppContext(bootstrap="nowhere:1")
         self.failures = FakeFailures()
         failures: Any = self.failures
-        self.engine = Engine(Execution(spec, parts), failures, parts)
+        self.engine = Engine(Execution(spec, context), failures, context)
         self.workers = Workers(self.engine, 1, workers)
         self.tracks = [Track("t", partition) for partition in range(3)]
         self.workers.start()

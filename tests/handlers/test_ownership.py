@@ -15,7 +15,7 @@ from tests.handlers.test_engine import FakeRecord
 from headrace.client.message import Message
 from headrace.errors import Away
 from headrace.handlers.async_workers import AsyncWorkers
-from headrace.handlers.context import Parts
+from headrace.handlers.context import AppContext
 from headrace.handlers.engine import Engine
 from headrace.handlers.execution import Execution, IsOpen, Positions, Revoked
 from headrace.handlers.failures import Failures
@@ -42,10 +42,10 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 def engine_of(function: Any, store: Store, run: Any = None, **options: Any) -> Engine:
     spec = make_spec(function, ["t"], group="g", name="h", **options)
-    parts = Parts(bootstrap="nowhere:1", store=store)
+    context = AppContext(bootstrap="nowhere:1", store=store)
     topics: Any = Topics()
-    failures = Failures(spec, store, topics, parts.clock, parts.alarms)
-    return Engine(Execution(spec, parts), failures, parts, run)
+    failures = Failures(spec, store, topics, context.clock, context.alarms)
+    return Engine(Execution(spec, context), failures, context, run)
 
 
 def take(engine: Engine, *added: tuple[Track, Sequence[int]]) -> list[Item]:
@@ -178,12 +178,12 @@ def test_a_transaction_of_a_partition_that_was_taken_away_is_not_begun(store: St
     def work(number: int, out: Output) -> None: ...
 
     spec = make_spec(work, ["t"], group="g", once="transaction")
-    parts = Parts(bootstrap="127.0.0.1:1", store=store, given={"log_level": 0})
-    transactions = KafkaTransactions(Execution(spec, parts), parts)
+    context = AppContext(bootstrap="127.0.0.1:1", store=store, given={"log_level": 0})
+    transactions = KafkaTransactions(Execution(spec, context), context)
     with pytest.raises(Revoked):
         transactions.run([Message("t", 0, 1, None, b"1")], {("t", 0): (2, 0, 1)}, lambda: False)
     with pytest.raises(Away, match="no producer yet"):
-        Runner(spec, parts).execute_one(Message("t", 0, 1, None, b"1"), lambda _: None)
+        Runner(spec, context).execute_one(Message("t", 0, 1, None, b"1"), lambda _: None)
 
 
 @pytest.mark.parametrize("id", [None, 5, "", "\ud800"])
@@ -222,7 +222,7 @@ def test_a_handler_that_exits_does_not_end_the_spill(store: Store) -> None:
         raise SystemExit(1)
 
     engine = engine_of(work, store, order="none", pressure="spill")
-    spilling = Spilling(engine, Parts(bootstrap="nowhere:1", store=store))
+    spilling = Spilling(engine, AppContext(bootstrap="nowhere:1", store=store))
     spilling.put([FakeRecord(0, 1, None)])
     assert spilling._bring_back() == 1
     assert store.spill.count("h") == 0
@@ -237,10 +237,12 @@ def test_a_topic_made_anew_is_read_from_its_beginning(in_one_poll: bool, store: 
         ran.append(number)
 
     spec = make_spec(work, ["t"], group="g", workers=1)
-    parts = Parts(bootstrap="127.0.0.1:1", store=store, given={"log_level": 0})
+    context = AppContext(bootstrap="127.0.0.1:1", store=store, given={"log_level": 0})
     topics: Any = Topics()
-    failures = Failures(spec, store, topics, parts.clock, parts.alarms)
-    session = Session(Execution(spec, parts), failures, parts, threading.Event(), threading.Event())
+    failures = Failures(spec, store, topics, context.clock, context.alarms)
+    session = Session(
+        Execution(spec, context), failures, context, threading.Event(), threading.Event()
+    )
     old = session.assignment.tracks["t", 0] = Track("t", 0)
     session.crew.start()
     plan = session._plan()

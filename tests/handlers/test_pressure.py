@@ -158,7 +158,7 @@ def test_what_finds_no_room_is_spilled_with_an_alarm_and_comes_back(pair: Pair) 
         seen.append(number)
 
     with app:
-        store = app.parts.store
+        store = app.context.store
         assert store is not None
         wait_until(lambda: store.spill.count("g.work") >= 100, "spilled")
         assert [alarm.name for alarm in alarms] == ["spill"]

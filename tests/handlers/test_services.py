@@ -82,7 +82,7 @@ def test_retry_runs_the_handlers_of_an_app_on_what_is_parked(
 
     with app:
         app.send(topic, "tea").result(TIMEOUT_SECONDS)
-        store = app.parts.need_store("a look")
+        store = app.context.need_store("a look")
         wait_until(lambda: store.retries.next_due_ms("bill") is not None)
     assert billed == []
     open_["bank"] = True

@@ -15,7 +15,7 @@ def test_an_app_refuses_a_topic_that_is_off_and_its_outbox_keeps_the_message(pai
     topic, other = pair.topic("receipts"), pair.topic("letters")
     turn(pair.bootstrap, topic, SwitchState(is_on=False))
     with App(pair.bootstrap, store=pair.store_url) as app:
-        store = app.parts.store
+        store = app.context.store
         assert store is not None
         with pytest.raises(TopicSwitchedOff):
             app.send(topic, b"at once")

@@ -42,17 +42,17 @@ def digest(data: bytes) -> bytes:
 def new_app(pair: Pair, large: Large | None = None, store: bool = True) -> App:
     app = App(pair.bootstrap, store=pair.store_url if store else None, large=large or small_large())
     if store:
-        assert app.parts.store is not None
-        app.parts.store.create()
-        with app.parts.store.begin() as tx:
+        assert app.context.store is not None
+        app.context.store.create()
+        with app.context.store.begin() as tx:
             _metadata.create_all(tx.connection)
     return app
 
 
 def stored(app: App) -> list[bytes]:
     """What has taken effect; the app must be running."""
-    assert app.parts.store is not None
-    with app.parts.store.read() as tx:
+    assert app.context.store is not None
+    with app.context.store.read() as tx:
         return list(tx.execute(select(effects.c.digest)).scalars())
 
 
@@ -102,7 +102,7 @@ def test_a_failed_one_is_parked_tried_again_buried_and_replayed(
     topic = pair.topic("films")
     large = small_large(way=way, claims=str(tmp_path))
     app = new_app(pair, large)
-    assert app.parts.store is not None
+    assert app.context.store is not None
     flaky, poison, behind = noise(3 * SIZE), noise(4 * SIZE), noise(2 * SIZE)
     runs: list[bytes] = []
     cured = False
@@ -123,20 +123,20 @@ def test_a_failed_one_is_parked_tried_again_buried_and_replayed(
         app.send(topic, poison, key="b", headers={"headrace-id": "poison"})
         wait_until(lambda: len(stored(app)) == 2, "the flaky one, and the one behind it")
         assert stored(app) == [digest(flaky), digest(behind)]
-        index = app.parts.store.dead_letters
+        index = app.context.store.dead_letters
         wait_until(lambda: index.find(Chosen()), "the poisonous one is a dead letter")
         (letter,) = index.find(Chosen())
         # The row is small; its body lies with the store.
         assert len(letter.message.value or b"") < 400
-        assert needed_by(app.parts.store) == {(letter.message.value or b"").decode()}
-        assert len(list(kept_in(app.parts.store).list())) >= 1
+        assert needed_by(app.context.store) == {(letter.message.value or b"").decode()}
+        assert len(list(kept_in(app.context.store).list())) >= 1
         with Consumer(pair.bootstrap, group="dead", start="earliest", large=large) as consumer:
             consumer.subscribe(f"{topic}.dlq")
             record = consumer.poll(30)
             assert record.value() == poison
             assert dict(record.headers())["headrace-error"] == b"ValueError: not now"
         cured = True
-        pages = list(replay(app.parts.store, app.parts.producer, Chosen(), large))
+        pages = list(replay(app.context.store, app.context.producer, Chosen(), large))
         assert sum(map(len, pages)) == 1
         wait_until(lambda: len(stored(app)) == 3, "the replayed one")
         assert stored(app)[-1] == digest(poison)
@@ -288,7 +288,7 @@ def test_a_broken_one_is_a_dead_letter_and_holds_up_nobody(pair: Pair) -> None:
     topic = pair.topic("films")
     hand = ByHand(pair.bootstrap, topic)
     app = new_app(pair)
-    assert app.parts.store is not None
+    assert app.context.store is not None
     alarms: list[Alarm] = []
     app.on_alarm(alarms.append)
     runs: list[bytes] = []
@@ -304,7 +304,7 @@ def test_a_broken_one_is_a_dead_letter_and_holds_up_nobody(pair: Pair) -> None:
         hand.send(b"after")
         wait_until(lambda: runs == [b"after"])
         wait_until(lambda: committed(pair.bootstrap, "g", topic) == 4)
-        (letter,) = app.parts.store.dead_letters.find(Chosen())
+        (letter,) = app.context.store.dead_letters.find(Chosen())
     assert "chunk 1 is not what its digest says" in letter.failure.error
     assert {"large-broken", "dead-letter"} <= {alarm.name for alarm in alarms}
 
@@ -321,8 +321,8 @@ def test_a_spill_takes_large_messages(pair: Pair) -> None:
         runs.append(film)
 
     def is_full() -> bool:
-        assert app.parts.store is not None
-        return app.parts.store.spill.count("g.work") > 3
+        assert app.context.store is not None
+        return app.context.store.spill.count("g.work") > 3
 
     with app:
         for film in films:

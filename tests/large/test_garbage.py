@@ -103,7 +103,7 @@ def test_an_app_collects_its_own(pair: Pair, kept: bool) -> None:
         raise ValueError("a dead letter")
 
     with app:
-        store = app.parts.store
+        store = app.context.store
         assert store is not None
         app.send(topic, noise(2 * SIZE)).result(30)
         # Until the letter is in its topic, nobody knows how long that keeps it.
@@ -112,11 +112,11 @@ def test_an_app_collects_its_own(pair: Pair, kept: bool) -> None:
         (row,) = needed_by(store)
         if not kept:
             store.dead_letters.discard(Chosen())
-        now_ms = app.parts.clock.now_ms()
-        wait_until(lambda: app.parts.clock.now_ms() > now_ms, "no longer this very millisecond")
+        now_ms = app.context.clock.now_ms()
+        wait_until(lambda: app.context.clock.now_ms() > now_ms, "no longer this very millisecond")
         gone = new_name(next(large.claims.list()).cluster, "nobody-has-this", 0, "0" * 32)
         large.claims.write(gone, iter([b"x"]))
-        collecting = Collecting(app.parts)
+        collecting = Collecting(app.context)
         collecting.collect()
         assert gone in {stored.name for stored in large.claims.list()}, "it is looked for twice"
         collecting.collect()

@@ -90,7 +90,7 @@ def test_a_handler_waits_for_the_rest_of_its_body(
     with app:
         app.send("films", film).result(30)
         wait_until(lambda: found)
-        assert app.parts.store is not None
-        assert app.parts.store.dead_letters.find(Chosen()) == []
+        assert app.context.store is not None
+        assert app.context.store.dead_letters.find(Chosen()) == []
     assert found == [film]
     assert {alarm.name for alarm in alarms} == {"handler-waits"}

@@ -50,7 +50,7 @@ def test_an_app_without_a_store_has_none_here_either() -> None:
     with run(app) as world:
         world.send("orders", b"x")
         world.settle()
-        assert app.parts.store is None
+        assert app.context.store is None
     assert seen == [b"x"]
 
 

@@ -11,7 +11,7 @@ from headrace.client.delayed import After, At
 from headrace.client.payloads import encode, to_send
 from headrace.errors import HandlerError
 from headrace.handlers.background import Jobs
-from headrace.handlers.context import Parts
+from headrace.handlers.context import AppContext
 from headrace.handlers.spec import HandlerSpec, make_spec
 from headrace.large.large import Large
 from headrace.ledger.delay.times import by_clock
@@ -67,7 +67,7 @@ class App:
         self.half_checkers: dict[str, Checker] = {}
         self.error: BaseException | None = None
         self._alarm_callbacks: list[Callable[[Alarm], None]] = []
-        self._parts: Parts | None = None
+        self._context: AppContext | None = None
         self._runners: list[Runner] = []
         self._jobs: Jobs | None = None
         self._stopped = threading.Event()
@@ -122,8 +122,8 @@ class App:
     def on_alarm(self, callback: Callable[[Alarm], None]) -> Callable[[Alarm], None]:
         """Call a function for every alarm; also as a decorator."""
         self._alarm_callbacks.append(callback)
-        if self._parts is not None:
-            self._parts.alarms.add(callback)
+        if self._context is not None:
+            self._context.alarms.add(callback)
         return callback
 
     def send(
@@ -142,23 +142,23 @@ class App:
         that is a binary file or an iterator of bytes is read, and never whole in memory. `after`
         ("15m", a timedelta) and `at` (a time with its zone) have it delivered later.
         """
-        parts = self.parts
-        parts.switches.wait(topic, 1, LIMIT_WAIT_SECONDS)
-        after, at = by_clock(parts.clock, after, at)
-        return parts.producer.send(
+        context = self.context
+        context.switches.wait(topic, 1, LIMIT_WAIT_SECONDS)
+        after, at = by_clock(context.clock, after, at)
+        return context.producer.send(
             topic, to_send(value), key=encode(key), headers=headers, after=after, at=at
         )
 
     def cancel_delayed(self, id: str) -> Sent:
         """Cancel a delayed message by its `headrace-id`; without effect once it is delivered."""
-        return self.parts.producer.cancel_delayed(id)
+        return self.context.producer.cancel_delayed(id)
 
     @property
-    def parts(self) -> Parts:
+    def context(self) -> AppContext:
         """What the handlers share; made on first use and by `start`."""
-        if self._parts is None:
-            self._parts = self._make_parts()
-        return self._parts
+        if self._context is None:
+            self._context = self._make_context()
+        return self._context
 
     @property
     def runners(self) -> list[Runner]:
@@ -174,16 +174,16 @@ class App:
         self._stopped.clear()
         self._is_asked = False
         self.error = None
-        parts = self.parts
+        context = self.context
         try:
-            if parts.store is not None:
-                parts.store.create()
+            if context.store is not None:
+                context.store.create()
             for table in self.tables.values():
-                table.start(parts)
+                table.start(context)
             if self.half_checkers:
-                parts.halves.make_check_topics(self.half_checkers)
-            self._runners = [Runner(spec, parts) for spec in self.handlers.values()]
-            self._jobs = Jobs(parts, self._runners)
+                context.halves.make_check_topics(self.half_checkers)
+            self._runners = [Runner(spec, context) for spec in self.handlers.values()]
+            self._jobs = Jobs(context, self._runners)
             self._jobs.start()
             for runner in self._runners:
                 runner.start()
@@ -205,9 +205,9 @@ class App:
             self._jobs = None
         for table in self.tables.values():
             table.close()
-        if self._parts is not None:
-            self._parts.close()
-            self._parts = None
+        if self._context is not None:
+            self._context.close()
+            self._context = None
 
     def run(self) -> None:
         """Start and work until `stop` is asked for from a signal or another thread.
@@ -236,13 +236,13 @@ class App:
         if error is None and self.error is not None:
             raise self.error
 
-    def _make_parts(self) -> Parts:
+    def _make_context(self) -> AppContext:
         store: Any = self.store_url
         if isinstance(store, str):
             from headrace.store import open_store
 
             store = open_store(store, **({"clock": self.clock} if self.clock else {}))
-        parts = Parts(
+        context = AppContext(
             bootstrap=self.bootstrap,
             given=self.settings,
             store=store,
@@ -250,12 +250,14 @@ class App:
             own_inbox=self.inbox,
             on_fatal=self._on_fatal,
         )
-        parts.confirm = lambda group, messages: Confirmer(parts.producer).confirm(group, messages)
+        context.confirm = lambda group, messages: Confirmer(context.producer).confirm(
+            group, messages
+        )
         if self.clock is not None:
-            parts.clock = self.clock
+            context.clock = self.clock
         for callback in self._alarm_callbacks:
-            parts.alarms.add(callback)
-        return parts
+            context.alarms.add(callback)
+        return context
 
     def _on_fatal(self, error: BaseException) -> None:
         """A handler cannot go on, so the app ends: a half that works hides a half that does not."""

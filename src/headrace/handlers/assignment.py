@@ -14,7 +14,7 @@ from headrace.protocol.partitions import TopicPartition
 
 if TYPE_CHECKING:
     from headrace.client.consumer import Consumer
-    from headrace.handlers.context import Parts
+    from headrace.handlers.context import AppContext
 
 # A rebalance waits so long for the store to answer, well below max.poll.interval.ms.
 STORE_WAIT_SECONDS = 60.0
@@ -28,13 +28,13 @@ class Assignment:
     """Tracks of the assigned partitions; used by the runner's thread alone."""
 
     def __init__(
-        self, engine: Engine, consumer: Consumer, parts: Parts, stop: threading.Event
+        self, engine: Engine, consumer: Consumer, context: AppContext, stop: threading.Event
     ) -> None:
         self.tracks: dict[TopicPartition, Track] = {}
         self._engine = engine
         self._spec = engine.spec
         self._consumer = consumer
-        self._parts = parts
+        self._context = context
         self._stop = stop
         topics = self._spec.topics
         # Asking a record for its topic makes a new string each time.
@@ -49,7 +49,7 @@ class Assignment:
         epochs: dict[TopicPartition, int] = {}
         bases: dict[TopicPartition, int] = {}
         if self._spec.once == "offsets":
-            offsets = self._parts.need_store("once='offsets'").offsets
+            offsets = self._context.need_store("once='offsets'").offsets
             kept = self.ask(lambda: offsets.load(self._spec.group, places))
             for partition, place in zip(given, places, strict=True):
                 epochs[place] = kept[place].epoch
@@ -184,7 +184,7 @@ class Assignment:
             except Exception as error:
                 if not is_away(error) or monotonic() > give_up_at or self._stop.is_set():
                     raise
-                self._parts.alarms.ring(
+                self._context.alarms.ring(
                     "store-away", f"{self._spec.name} waits for the store: {error}",
                     handler=self._spec.name,
                 )  # fmt: skip

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from headrace.handlers.context import Parts
+    from headrace.handlers.context import AppContext
     from headrace.handlers.runner import Runner
     from headrace.store import Store
 
@@ -24,8 +24,8 @@ _log = logging.getLogger("headrace.app")
 class Jobs:
     """Threads that work the store's tables; nothing at all without a store."""
 
-    def __init__(self, parts: Parts, runners: Sequence[Runner]) -> None:
-        self._parts = parts
+    def __init__(self, context: AppContext, runners: Sequence[Runner]) -> None:
+        self._context = context
         self._runners = runners
         self._stop = threading.Event()
         self._stops: list[Callable[[], None]] = [self._stop.set]
@@ -33,8 +33,8 @@ class Jobs:
 
     def start(self) -> None:
         """Start the jobs."""
-        store = self._parts.store
-        if self._parts.large is not None:
+        store = self._context.store
+        if self._context.large is not None:
             self._begin("large-garbage", self._collect)
         if store is None:
             return
@@ -55,7 +55,7 @@ class Jobs:
         from headrace.handlers.retries import RetryJob
 
         job = RetryJob(
-            runner.spec.name, store, runner.failures, self._parts.clock, runner.execute_one
+            runner.spec.name, store, runner.failures, self._context.clock, runner.execute_one
         )
         self._stops.append(job.stop)
         self._begin(f"{runner.spec.name}-retry", job.run)
@@ -63,8 +63,10 @@ class Jobs:
     def _relay(self, store: Store) -> None:
         from headrace.outbox.relay import Relay
 
-        parts = self._parts
-        relay = Relay(store, parts.producer, switches=parts, clock=parts.clock, alarms=parts.alarms)
+        context = self._context
+        relay = Relay(
+            store, context.producer, switches=context, clock=context.clock, alarms=context.alarms
+        )
         self._begin("outbox-relay", lambda: relay.run(self._stop))
 
     def _confirmations(self, store: Store) -> None:
@@ -72,21 +74,21 @@ class Jobs:
         from headrace.outbox.confirmations import ConfirmationReader
         from headrace.store.errors import StoreError
 
-        parts = self._parts
+        context = self._context
         while not self._stop.wait(CONFIRM_LOOK_SECONDS):
             try:
                 waits = store.outbox.next_due_ms() is not None
             except StoreError:
                 continue
             if waits:
-                settings = {"bootstrap.servers": parts.bootstrap, **parts.settings}
+                settings = {"bootstrap.servers": context.bootstrap, **context.settings}
                 ConfirmationReader(store, settings).run(self._stop)
 
     def _clean(self, store: Store) -> None:
         from headrace.store.errors import StoreError
         from headrace.store.inbox import KEEP_MS
 
-        clock = self._parts.clock
+        clock = self._context.clock
         # A minute of real time is often enough, however fast a virtual clock runs.
         while not clock.wait(self._stop, DAY_MS, poll_ms=CLEAN_EVERY_MS):
             try:
@@ -98,8 +100,8 @@ class Jobs:
     def _collect(self) -> None:
         from headrace.handlers.large_collecting import Collecting
 
-        collecting = Collecting(self._parts)
-        clock = self._parts.clock
+        collecting = Collecting(self._context)
+        clock = self._context.clock
         while True:
             try:
                 collecting.collect()

@@ -28,7 +28,7 @@ Confirm = Callable[[str, Sequence["Message"]], None]
 
 
 @dataclass(kw_only=True)
-class Parts:
+class AppContext:
     """Made by App; a handler's engine takes what it needs."""
 
     bootstrap: str

@@ -20,7 +20,7 @@ from headrace.store.fingerprints import describe
 
 if TYPE_CHECKING:
     from headrace.handlers.batches import Run
-    from headrace.handlers.context import Parts
+    from headrace.handlers.context import AppContext
     from headrace.handlers.failures import Failures
 
 # A record costs memory beside its payload: the client's object, the lane's entry.
@@ -42,7 +42,7 @@ class Engine:
     """Lanes, progress and outcomes of one handler; the lock is held for microseconds only."""
 
     def __init__(
-        self, execution: Execution, failures: Failures, parts: Parts, run: Run | None = None
+        self, execution: Execution, failures: Failures, context: AppContext, run: Run | None = None
     ) -> None:
         spec = execution.spec
         self.spec = spec
@@ -52,8 +52,8 @@ class Engine:
         self.lock = threading.Lock()
         self.settled = threading.Condition(self.lock)
         self.stopping = False
-        self._clock = parts.clock
-        self._alarms = parts.alarms
+        self._clock = context.clock
+        self._alarms = context.alarms
         self._run = run or self._run_stored
         self._keeps_positions = spec.once in ("offsets", "transaction")
         self.run_chunk = Chunks(execution, self.message, self._run, is_away).run

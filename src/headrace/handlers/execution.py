@@ -12,7 +12,7 @@ from headrace.errors import Away
 from headrace.handlers.lanes import Item
 
 if TYPE_CHECKING:
-    from headrace.handlers.context import Parts
+    from headrace.handlers.context import AppContext
     from headrace.handlers.spec import HandlerSpec
     from headrace.store import Transaction
 
@@ -33,21 +33,21 @@ class Revoked(Away):
 class Execution:
     """Runs one handler; safe from many threads."""
 
-    def __init__(self, spec: HandlerSpec, parts: Parts) -> None:
+    def __init__(self, spec: HandlerSpec, context: AppContext) -> None:
         self.spec = spec
-        self._parts = parts
-        self._store = parts.store
+        self._context = context
+        self._store = context.store
         if (
             "tx" in spec.roles
             or spec.once == "offsets"
-            or (spec.once == "inbox" and not parts.own_inbox)
+            or (spec.once == "inbox" and not context.own_inbox)
         ):
-            parts.need_store(f"handler {spec.name}")
-        self._inbox = parts.inbox if spec.once == "inbox" else None
+            context.need_store(f"handler {spec.name}")
+        self._inbox = context.inbox if spec.once == "inbox" else None
         self._decode = spec.decoder
         self._by_key = spec.order == "latest"
         self._wants_value = "value" in spec.roles
-        self._call = _caller(spec, parts)
+        self._call = _caller(spec, context)
         # Nothing but the payload is needed, so no Message is made.
         self.is_plain = spec.roles == ("value",) and not (self._by_key or spec.once)
 
@@ -129,7 +129,7 @@ class Execution:
         else:
             self.call_all(messages, values, None)
             if also is not None:
-                with self._parts.need_store("a retry").begin() as tx:
+                with self._context.need_store("a retry").begin() as tx:
                     also(tx)
         self.confirm(messages)
 
@@ -151,7 +151,7 @@ class Execution:
 
     def confirm(self, messages: Sequence[Message]) -> None:
         """Tell the sender's outbox about those that asked for it."""
-        confirm = self._parts.confirm
+        confirm = self._context.confirm
         if confirm is None:
             return
         wanting = [m for m in messages if m.headers and m.header(CONFIRM_HEADER) is not None]
@@ -197,7 +197,7 @@ class Execution:
         try:
             with self._begin() as tx:
                 if inbox is not None:
-                    fresh = inbox.claim(tx, name, ids, self._parts.clock.now_ms())
+                    fresh = inbox.claim(tx, name, ids, self._context.clock.now_ms())
                     if len(fresh) < len(ids):
                         messages, values = _only(fresh, messages, values)
                 self.call_all(messages, values, tx)
@@ -239,11 +239,11 @@ def _only(
     return chosen, kept
 
 
-def _caller(spec: HandlerSpec, parts: Parts) -> Callable[[Any, Any, Any], Any]:
+def _caller(spec: HandlerSpec, context: AppContext) -> Callable[[Any, Any, Any], Any]:
     """The handler as a function of payload, message and tx or output, in the order it wants."""
     function = spec.function
     if spec.is_async:
-        run = parts.loop.run
+        run = context.loop.run
         return lambda value, message, third: run(function(*arguments(spec, value, message, third)))
     if spec.roles == ("value",):
         return lambda value, _message, _third: function(value)

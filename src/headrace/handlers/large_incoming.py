@@ -11,21 +11,24 @@ from headrace.large.records import LargeRecord
 from headrace.protocol.partitions import TopicPartition
 
 if TYPE_CHECKING:
-    from headrace.handlers.context import Parts
+    from headrace.handlers.context import AppContext
 
 
 class Incoming:
     """The large messages of one session; used by the runner's thread alone."""
 
     def __init__(
-        self, parts: Parts, settings: Mapping[str, Any], tracks: Mapping[TopicPartition, Track]
+        self,
+        context: AppContext,
+        settings: Mapping[str, Any],
+        tracks: Mapping[TopicPartition, Track],
     ) -> None:
         """`settings` are those of the handler's own consumer."""
         from headrace.client.settings import translate
 
-        assert parts.large is not None
-        config = translate({**parts.client_settings("consumer"), **settings}, "consumer")
-        self._receiver = parts.large.receiver(config, parts.alarms, parts.clock)
+        assert context.large is not None
+        config = translate({**context.client_settings("consumer"), **settings}, "consumer")
+        self._receiver = context.large.receiver(config, context.alarms, context.clock)
         self._tracks = tracks
         self._has_floors = False
         # Where tracks end, once what was admitted has been queued.

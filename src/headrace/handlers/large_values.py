@@ -9,7 +9,7 @@ from headrace.errors import Away
 from headrace.large.errors import LargeBroken
 
 if TYPE_CHECKING:
-    from headrace.handlers.context import Parts
+    from headrace.handlers.context import AppContext
 
 PAUSE_SECONDS = 0.5
 
@@ -17,13 +17,13 @@ PAUSE_SECONDS = 0.5
 class LargeValues:
     """Finds the value of a record; waits while the place of its body is away."""
 
-    def __init__(self, parts: Parts, closing: threading.Event) -> None:
+    def __init__(self, context: AppContext, closing: threading.Event) -> None:
         from headrace.client.settings import translate
 
-        assert parts.large is not None
-        config = translate(parts.client_settings("consumer"), "consumer")
-        self._receiver = parts.large.receiver(config, parts.alarms, parts.clock)
-        self._alarms = parts.alarms
+        assert context.large is not None
+        config = translate(context.client_settings("consumer"), "consumer")
+        self._receiver = context.large.receiver(config, context.alarms, context.clock)
+        self._alarms = context.alarms
         self._closing = closing
 
     def __call__(self, record: Any) -> bytes | None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from headrace.client.clock import Clock
     from headrace.client.message import Message
     from headrace.client.producer import Producer
-    from headrace.handlers.context import Parts
+    from headrace.handlers.context import AppContext
 
 _log = logging.getLogger("headrace.handlers")
 
@@ -59,11 +59,11 @@ class KafkaTransactions:
     goes with the offsets and was asked for before the messages are run.
     """
 
-    def __init__(self, execution: Execution, parts: Parts) -> None:
+    def __init__(self, execution: Execution, context: AppContext) -> None:
         # Set by the thread that polls: the client lets no other one in while it does.
         self.generation: Any = None
         self._execution = execution
-        self._parts = parts
+        self._context = context
         # Those that no worker uses now.
         self._idle: list[Producer] = []
 
@@ -82,7 +82,7 @@ class KafkaTransactions:
         try:
             with _brokers():
                 producer.begin()
-            execution.call_all(messages, values, Output(producer, self._parts.clock))
+            execution.call_all(messages, values, Output(producer, self._context.clock))
             with _brokers():
                 if positions:
                     offsets = {place: position[0] for place, position in positions.items()}
@@ -106,10 +106,10 @@ class KafkaTransactions:
 
         producer = Producer(
             {
-                **self._parts.client_settings("producer"),
+                **self._context.client_settings("producer"),
                 "transactional.id": f"{self._execution.spec.group}-{uuid.uuid4().hex}",
             },
-            large=self._parts.large,
+            large=self._context.large,
         )
         try:
             with _brokers():

@@ -13,7 +13,7 @@ from headrace.handlers.session import Session
 
 if TYPE_CHECKING:
     from headrace.client.message import Message
-    from headrace.handlers.context import Parts
+    from headrace.handlers.context import AppContext
     from headrace.handlers.engine import Engine
     from headrace.handlers.spec import HandlerSpec
 
@@ -24,14 +24,19 @@ RESTART_SECONDS = 1.0
 class Runner:
     """Runs one handler until it is stopped; a failing consumer is made anew."""
 
-    def __init__(self, spec: HandlerSpec, parts: Parts) -> None:
+    def __init__(self, spec: HandlerSpec, context: AppContext) -> None:
         self.spec = spec
         self.failures = Failures(
-            spec, parts.store, parts.producer, parts.clock, parts.alarms, keeping=parts.keeping
+            spec,
+            context.store,
+            context.producer,
+            context.clock,
+            context.alarms,
+            keeping=context.keeping,
         )
-        self.execution = Execution(spec, parts)
+        self.execution = Execution(spec, context)
         self.ready = threading.Event()
-        self._parts = parts
+        self._context = context
         self._stop = threading.Event()
         self._session: Session | None = None
         self._thread = threading.Thread(target=self._run, name=f"{spec.name}-runner", daemon=True)
@@ -67,12 +72,12 @@ class Runner:
     def execute_one(self, message: Message, also: Also) -> None:
         """Run a message that comes from the retry table; see Execution."""
         session = self._session
-        message = self._parts.keeping.open(message)
+        message = self._context.keeping.open(message)
         if self.spec.once == "transaction":
             if session is None or session.transactions is None:
                 raise Away(f"{self.spec.name} has no producer yet")
             session.transactions.run([message], {})
-            with self._parts.need_store("a retry").begin() as tx:
+            with self._context.need_store("a retry").begin() as tx:
                 also(tx)
         else:
             self.execution.execute_one(message, also)
@@ -81,16 +86,16 @@ class Runner:
         while not self._stop.is_set():
             try:
                 self._session = Session(
-                    self.execution, self.failures, self._parts, self._stop, self.ready
+                    self.execution, self.failures, self._context, self._stop, self.ready
                 )
                 self._session.run()
             except BaseException as error:
                 # What was not committed comes again when the brokers and the store are back.
                 if not is_outage(error):
-                    self._parts.on_fatal(error)
+                    self._context.on_fatal(error)
                     return
                 name = self.spec.name
-                self._parts.alarms.ring(
+                self._context.alarms.ring(
                     "consumer-restarts", f"{name} starts again: {error}", handler=name
                 )
                 self._stop.wait(RESTART_SECONDS)

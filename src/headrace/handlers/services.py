@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from headrace.client.clock import Clock, SystemClock
 from headrace.errors import HandlerError
-from headrace.handlers.context import Parts
+from headrace.handlers.context import AppContext
 from headrace.telemetry.alarms import Alarms
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def _lag(options: ServiceOptions) -> Service:
             config = read_config(options.lag_config)
         except RulesError as error:
             raise HandlerError(error.message, error.hint) from None
-    settings = _parts(options).settings
+    settings = _context(options).settings
     address = {"bootstrap.servers": options.settings["bootstrap.servers"]}
     return LagService(
         {**address, **settings}, config=config, clock=options.clock, alarms=options.alarms
@@ -148,9 +148,9 @@ class _Threads:
         self._stack.close()
 
 
-def _parts(options: ServiceOptions) -> Parts:
+def _context(options: ServiceOptions) -> AppContext:
     given = dict(options.settings)
-    return Parts(bootstrap=given.pop("bootstrap.servers"), given=given, clock=options.clock)
+    return AppContext(bootstrap=given.pop("bootstrap.servers"), given=given, clock=options.clock)
 
 
 def _relay_jobs(options: ServiceOptions, stack: ExitStack) -> Sequence[Job]:
@@ -159,13 +159,13 @@ def _relay_jobs(options: ServiceOptions, stack: ExitStack) -> Sequence[Job]:
     from headrace.store import open_store
 
     assert options.store_url is not None
-    parts = _parts(options)
-    parts.store = open_store(options.store_url)
-    parts.store.create()
-    stack.callback(parts.close)
-    relay = Relay(parts.store, parts.producer, switches=parts, alarms=options.alarms)
-    settings = {"bootstrap.servers": parts.bootstrap, **parts.settings}
-    return [relay.run, ConfirmationReader(parts.store, settings).run]
+    context = _context(options)
+    context.store = open_store(options.store_url)
+    context.store.create()
+    stack.callback(context.close)
+    relay = Relay(context.store, context.producer, switches=context, alarms=options.alarms)
+    settings = {"bootstrap.servers": context.bootstrap, **context.settings}
+    return [relay.run, ConfirmationReader(context.store, settings).run]
 
 
 def _retry_jobs(options: ServiceOptions, stack: ExitStack) -> Sequence[Job]:
@@ -174,19 +174,19 @@ def _retry_jobs(options: ServiceOptions, stack: ExitStack) -> Sequence[Job]:
     app = options.app
     assert app is not None
     stack.callback(app.stop)
-    parts = app.parts
-    parts.need_store("retry").create()
-    return [_retry_job(Runner(spec, parts), parts, stack) for spec in app.handlers.values()]
+    context = app.context
+    context.need_store("retry").create()
+    return [_retry_job(Runner(spec, context), context, stack) for spec in app.handlers.values()]
 
 
-def _retry_job(runner: Runner, parts: Parts, stack: ExitStack) -> Job:
+def _retry_job(runner: Runner, context: AppContext, stack: ExitStack) -> Job:
     from headrace.handlers.retries import RetryJob
 
-    store = parts.need_store("retry")
+    store = context.need_store("retry")
     execute: Execute = runner.execute_one
     if runner.spec.once == "transaction":
-        execute = _in_transactions(runner, parts, stack)
-    job = RetryJob(runner.spec.name, store, runner.failures, parts.clock, execute)
+        execute = _in_transactions(runner, context, stack)
+    job = RetryJob(runner.spec.name, store, runner.failures, context.clock, execute)
 
     def run(stop: threading.Event) -> None:
         def end() -> None:
@@ -199,19 +199,19 @@ def _retry_job(runner: Runner, parts: Parts, stack: ExitStack) -> Job:
     return run
 
 
-def _in_transactions(runner: Runner, parts: Parts, stack: ExitStack) -> Execute:
+def _in_transactions(runner: Runner, context: AppContext, stack: ExitStack) -> Execute:
     """Runs a message in a Kafka transaction of this process.
 
     The runner's own producers belong to its consumer, and there is none here.
     """
     from headrace.handlers.outputs import KafkaTransactions
 
-    transactions = KafkaTransactions(runner.execution, parts)
+    transactions = KafkaTransactions(runner.execution, context)
     stack.callback(transactions.close)
 
     def execute(message: Message, also: Also) -> None:
         transactions.run([message], {})
-        with parts.need_store("retry").begin() as tx:
+        with context.need_store("retry").begin() as tx:
             also(tx)
 
     return execute

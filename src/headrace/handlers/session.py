@@ -19,7 +19,7 @@ from headrace.handlers.workers import Workers
 
 if TYPE_CHECKING:
     from headrace.client.consumer import Consumer
-    from headrace.handlers.context import Parts
+    from headrace.handlers.context import AppContext
     from headrace.handlers.execution import Execution
     from headrace.handlers.failures import Failures
     from headrace.handlers.lanes import Record, Track
@@ -71,7 +71,7 @@ class Session:
         self,
         execution: Execution,
         failures: Failures,
-        parts: Parts,
+        context: AppContext,
         stop: threading.Event,
         ready: threading.Event,
     ) -> None:
@@ -79,18 +79,18 @@ class Session:
         self._spec = spec
         self._stop = stop
         self._ready = ready
-        self.consumer = make_consumer(spec, parts)
+        self.consumer = make_consumer(spec, context)
         self.transactions: KafkaTransactions | None = None
         if spec.once == "transaction":
-            self.transactions = KafkaTransactions(execution, parts)
+            self.transactions = KafkaTransactions(execution, context)
         run = self.transactions.run if self.transactions else None
-        self.engine = Engine(execution, failures, parts, run)
-        self.crew = make_crew(spec, self.engine, parts)
-        self.assignment = Assignment(self.engine, self.consumer, parts, self._stop)
-        self.spilling = Spilling(self.engine, parts) if spec.pressure == "spill" else None
+        self.engine = Engine(execution, failures, context, run)
+        self.crew = make_crew(spec, self.engine, context)
+        self.assignment = Assignment(self.engine, self.consumer, context, self._stop)
+        self.spilling = Spilling(self.engine, context) if spec.pressure == "spill" else None
         self.large: Incoming | None = None
-        if parts.large is not None:
-            self.large = Incoming(parts, spec.settings, self.assignment.tracks)
+        if context.large is not None:
+            self.large = Incoming(context, spec.settings, self.assignment.tracks)
         direct = spec.pressure == "direct"
         limits = Limits(spec.buffer_messages, spec.buffer_bytes, spec.slow_start_ms)
         if direct:
@@ -266,7 +266,7 @@ class Session:
                 _log.exception("%s: a step of stopping failed", self._spec.name)
 
 
-def make_consumer(spec: HandlerSpec, parts: Parts) -> Consumer:
+def make_consumer(spec: HandlerSpec, context: AppContext) -> Consumer:
     """The consumer of a handler: it reads a new group's topics from their beginning."""
     from headrace.client.consumer import Consumer
 
@@ -274,7 +274,7 @@ def make_consumer(spec: HandlerSpec, parts: Parts) -> Consumer:
         {
             "auto.offset.reset": "earliest",
             **(FETCH_DIRECT if spec.pressure == "direct" else FETCH_AHEAD),
-            **parts.client_settings("consumer"),
+            **context.client_settings("consumer"),
             **spec.settings,
             "enable.auto.commit": False,
         },
@@ -283,12 +283,12 @@ def make_consumer(spec: HandlerSpec, parts: Parts) -> Consumer:
     )
 
 
-def make_crew(spec: HandlerSpec, engine: Engine, parts: Parts) -> Crew:
+def make_crew(spec: HandlerSpec, engine: Engine, context: AppContext) -> Crew:
     """Threads, or tasks for async handlers; a handler with a transaction is run by threads."""
     in_threads = spec.wants_tx or spec.batch or spec.once == "transaction"
     if spec.is_async and not in_threads:
-        return AsyncWorkers(engine, parts.loop, spec.most)
+        return AsyncWorkers(engine, context.loop, spec.most)
     least, most = spec.least, spec.most
-    if spec.wants_tx and parts.store is not None and parts.store.kind == "sqlite":
+    if spec.wants_tx and context.store is not None and context.store.kind == "sqlite":
         least, most = min(least, SQLITE_WRITERS), min(most, SQLITE_WRITERS)
     return Workers(engine, least, most)

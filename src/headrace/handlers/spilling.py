@@ -15,7 +15,7 @@ from headrace.handlers.engine import Engine, is_away
 from headrace.handlers.execution import Execution
 
 if TYPE_CHECKING:
-    from headrace.handlers.context import Parts
+    from headrace.handlers.context import AppContext
     from headrace.handlers.lanes import Record
 
 TAKEN_MAX = 100
@@ -28,13 +28,13 @@ _log = logging.getLogger("headrace.handlers")
 class Spilling:
     """The spill of one handler: filled by its runner, emptied by a thread of its own."""
 
-    def __init__(self, engine: Engine, parts: Parts) -> None:
+    def __init__(self, engine: Engine, context: AppContext) -> None:
         self._engine = engine
         self._name = engine.spec.name
-        self._store = parts.need_store(f"pressure='spill' of handler {self._name}")
+        self._store = context.need_store(f"pressure='spill' of handler {self._name}")
         self._execution: Execution = engine.execution
-        self._alarms = parts.alarms
-        self._keeping = parts.keeping
+        self._alarms = context.alarms
+        self._keeping = context.keeping
         self._owner = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
         self._wake = threading.Event()
         self._stop = threading.Event()

@@ -12,7 +12,7 @@ from headrace.handlers.large_values import LargeValues
 
 if TYPE_CHECKING:
     from headrace.client.compacted import CompactedReader
-    from headrace.handlers.context import Parts
+    from headrace.handlers.context import AppContext
     from headrace.telemetry.alarms import Alarms
 
 # A reader waits so long for the table to be whole; then it is told to come back later.
@@ -46,22 +46,22 @@ class Table(Mapping[Any, Any]):
         self._alarms: Alarms | None = None
         self._closing = threading.Event()
 
-    def start(self, parts: Parts) -> None:
+    def start(self, context: AppContext) -> None:
         """Begin to read; returns at once."""
         from headrace.client.compacted import CompactedReader
 
         self._rows = {}
         self.records = 0
-        self._alarms = parts.alarms
+        self._alarms = context.alarms
         self._closing.clear()
         value_of = None
-        if parts.large is not None:
-            value_of = LargeValues(parts, self._closing)
+        if context.large is not None:
+            value_of = LargeValues(context, self._closing)
         self._reader = CompactedReader(
-            parts.bootstrap,
+            context.bootstrap,
             self.topic,
             self._on_record,
-            settings=parts.settings,
+            settings=context.settings,
             value_of=value_of,
         )
 

@@ -95,8 +95,8 @@ class RunningApp:
             if self.app.large is not None and self.app.large.has_claims:
                 # What a test sends and removes is never among the bodies of real messages.
                 self.app.large = self.app.large.with_claims(str(self.folder / "large"))
-            self.app.parts.alarms.add(self.alarms.append)
-            self._services = KitServices(self.broker, self.clock, self.app.parts.alarms)
+            self.app.context.alarms.add(self.alarms.append)
+            self._services = KitServices(self.broker, self.clock, self.app.context.alarms)
             self.app.start()
             self._wait_ready()
         except BaseException:
@@ -127,7 +127,7 @@ class RunningApp:
     @property
     def store(self) -> Store:
         """The store of the application."""
-        return self.app.parts.need_store("this look")
+        return self.app.context.need_store("this look")
 
     @property
     def retries(self) -> list[ParkedMessage]:
@@ -163,7 +163,7 @@ class RunningApp:
         from headrace.store.messages import Chosen
 
         chosen = Chosen(fingerprint=fingerprint)
-        pages = replay(self.store, self.app.parts.producer, chosen, self.app.large)
+        pages = replay(self.store, self.app.context.producer, chosen, self.app.large)
         return sum(map(len, pages))
 
     def settle(self, timeout_s: float = SETTLE_SECONDS) -> None:
@@ -257,7 +257,7 @@ class RunningApp:
         ]
         if self._services is not None:
             work += self._services.work()
-        store = self.app.parts.store
+        store = self.app.context.store
         if store is not None:
             if store.outbox.counts().get("pending"):
                 work.append("the outbox has messages to send")
@@ -290,7 +290,7 @@ class RunningApp:
         due_ms = [*self._in_place_ms(), STEP_MS_MAX]
         if self._services is not None:
             due_ms += self._services.due_ms()
-        store = self.app.parts.store
+        store = self.app.context.store
         if store is not None:
             next_ms = [store.retries.next_due_ms(name) for name in self.app.handlers]
             next_ms.append(store.outbox.next_due_ms())
@@ -298,7 +298,7 @@ class RunningApp:
         return max(1, min(due_ms))
 
     def _is_waiting(self) -> bool:
-        has_store = self.app.parts.store is not None
+        has_store = self.app.context.store is not None
         return bool(self._in_place_ms() or (has_store and self.retries))
 
 

@@ -75,8 +75,8 @@ class Bench:
         self.alarms: list[Alarm] = []
         self.app.on_alarm(self.alarms.append)
         self.sender = FakeSender()
-        cast(Any, self.app.parts).__dict__["halves"] = self.sender
-        cast(Any, self.app.parts).__dict__["switches"] = None
+        cast(Any, self.app.context).__dict__["halves"] = self.sender
+        cast(Any, self.app.context).__dict__["switches"] = None
         self.answer: bool | Exception | None = None
         self.asked: list[str] = []
 
@@ -164,7 +164,7 @@ def test_a_checker_knows_better_than_an_exception(
     assert bench.asked == [half.id]
     expected = ["half-check-failed"] if isinstance(answer, Exception) else []
     assert [alarm.name for alarm in bench.alarms] == expected
-    bench.app.parts.loop.stop()
+    bench.app.context.loop.stop()
 
 
 def test_nobody_is_asked_when_the_block_has_said_it(bench: Bench, run: Run) -> None:
@@ -338,9 +338,9 @@ def test_a_plain_with_in_an_async_handler_does_not_stop_the_loop() -> None:
         with half:
             raise ValueError("the bank is closed")
 
-    running = asyncio.run_coroutine_threadsafe(handler(), bench.app.parts.loop.loop)
+    running = asyncio.run_coroutine_threadsafe(handler(), bench.app.context.loop.loop)
     with pytest.raises(ValueError, match="the bank is closed"):
         running.result(WAIT_SECONDS)
     assert half.state == "undecided"
     assert [alarm.name for alarm in bench.alarms] == ["half-check-failed"]
-    bench.app.parts.loop.stop()
+    bench.app.context.loop.stop()

@@ -44,7 +44,7 @@ def leave_undecided(kafka: HalfKafka, app: App, topic: str, group: str, order: O
     """As a sender that dies before it can say what became of its local transaction."""
     id = kafka.name("orphan")
     value = msgspec.json.encode(order)
-    app.parts.halves.prepare(id, Prepared(topic, group, b"key", value), None).result(WAIT_SECONDS)
+    app.context.halves.prepare(id, Prepared(topic, group, b"key", value), None).result(WAIT_SECONDS)
     return id
 
 

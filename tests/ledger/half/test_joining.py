@@ -10,7 +10,7 @@ import pytest
 from tests.waiting import WAIT_SECONDS
 
 from headrace.client.message import Message
-from headrace.handlers.context import Parts
+from headrace.handlers.context import AppContext
 from headrace.handlers.half.joining import (
     KNOWN_MS,
     HalfGivenUp,
@@ -23,56 +23,56 @@ LOOK_SECONDS = 0.3
 
 
 @pytest.fixture
-def parts(store_url: str) -> Iterator[Parts]:
+def context(store_url: str) -> Iterator[AppContext]:
     store = open_store(store_url)
     store.create()
-    yield Parts(bootstrap="127.0.0.1:1", store=store)
+    yield AppContext(bootstrap="127.0.0.1:1", store=store)
     store.close()
 
 
-def question(parts: Parts, id: str = "a", age_ms: int = 0) -> Message:
-    prepared_ms = parts.clock.now_ms() - age_ms
+def question(context: AppContext, id: str = "a", age_ms: int = 0) -> Message:
+    prepared_ms = context.clock.now_ms() - age_ms
     headers = [("headrace-prepared-at", str(prepared_ms).encode())]
     return Message("headrace.half.check.shop", 0, 0, None, b"", headers, 0, id)
 
 
-def test_a_transaction_that_joined_and_committed_has_happened(parts: Parts) -> None:
-    store = parts.need_store("this test")
+def test_a_transaction_that_joined_and_committed_has_happened(context: AppContext) -> None:
+    store = context.need_store("this test")
     with store.begin() as tx:
         join(store, tx, "a")
     for _ in range(2):
-        assert has_committed(parts, question(parts)) is True
+        assert has_committed(context, question(context)) is True
 
 
-def test_a_transaction_that_rolled_back_has_not_and_never_will(parts: Parts) -> None:
-    store = parts.need_store("this test")
+def test_a_transaction_that_rolled_back_has_not_and_never_will(context: AppContext) -> None:
+    store = context.need_store("this test")
     with contextlib.suppress(LookupError), store.begin() as tx:
         join(store, tx, "a")
         raise LookupError
     for _ in range(2):
-        assert has_committed(parts, question(parts)) is False
+        assert has_committed(context, question(context)) is False
     with pytest.raises(HalfGivenUp), store.begin() as tx:
         join(store, tx, "a")
-    assert has_committed(parts, question(parts)) is False
+    assert has_committed(context, question(context)) is False
 
 
-def test_ids_do_not_know_each_other(parts: Parts) -> None:
-    store = parts.need_store("this test")
+def test_ids_do_not_know_each_other(context: AppContext) -> None:
+    store = context.need_store("this test")
     with store.begin() as tx:
         join(store, tx, "a")
-    assert has_committed(parts, question(parts, "b")) is False
-    assert has_committed(parts, question(parts, "a")) is True
+    assert has_committed(context, question(context, "b")) is False
+    assert has_committed(context, question(context, "a")) is True
 
 
-def test_the_checker_waits_for_a_transaction_that_is_still_open(parts: Parts) -> None:
-    store = parts.need_store("this test")
+def test_the_checker_waits_for_a_transaction_that_is_still_open(context: AppContext) -> None:
+    store = context.need_store("this test")
     answers: list[bool | None] = []
     begun, asked = threading.Event(), threading.Event()
 
     def check() -> None:
         begun.wait(WAIT_SECONDS)
         asked.set()
-        answers.append(has_committed(parts, question(parts)))
+        answers.append(has_committed(context, question(context)))
 
     thread = threading.Thread(target=check)
     thread.start()
@@ -87,5 +87,5 @@ def test_the_checker_waits_for_a_transaction_that_is_still_open(parts: Parts) ->
     assert answers == [True]
 
 
-def test_what_the_inbox_may_have_forgotten_is_for_a_person(parts: Parts) -> None:
-    assert has_committed(parts, question(parts, age_ms=KNOWN_MS + 60_000)) is None
+def test_what_the_inbox_may_have_forgotten_is_for_a_person(context: AppContext) -> None:
+    assert has_committed(context, question(context, age_ms=KNOWN_MS + 60_000)) is None

@@ -134,14 +134,14 @@ def _need(settings: dict[str, Any], id: str) -> KnownHalf:
 
 
 def _decide(settings: dict[str, Any], id: str, commit: bool) -> None:
-    from headrace.handlers.context import Parts
+    from headrace.handlers.context import AppContext
 
     given = dict(settings)
-    parts = Parts(bootstrap=given.pop("bootstrap.servers"), given=given)
+    context = AppContext(bootstrap=given.pop("bootstrap.servers"), given=given)
     try:
-        parts.halves.decide(id, is_commit=commit).result(SEND_SECONDS)
+        context.halves.decide(id, is_commit=commit).result(SEND_SECONDS)
     finally:
-        parts.close()
+        context.close()
 
 
 def _wait_decided(settings: dict[str, Any], id: str, until_s: float) -> KnownHalf | None:

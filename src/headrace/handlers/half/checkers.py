@@ -16,7 +16,7 @@ from headrace.ledger.half.headers import check_topic, checked_group
 
 if TYPE_CHECKING:
     from headrace.handlers.app import App
-    from headrace.handlers.context import Parts
+    from headrace.handlers.context import AppContext
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -36,28 +36,28 @@ class Checker:
     call: Callable[[Message], Any]
     is_async: bool
 
-    def ask(self, parts: Parts, message: Message) -> bool | None:
+    def ask(self, context: AppContext, message: Message) -> bool | None:
         """Its answer, from a thread; what it raises is an alarm and counts as not known."""
         try:
             answer = self.call(message)
-            return _checked(parts.loop.run(answer) if self.is_async else answer)
+            return _checked(context.loop.run(answer) if self.is_async else answer)
         except Exception as problem:
-            self._failed(parts, message, problem)
+            self._failed(context, message, problem)
             return None
 
-    async def ask_async(self, parts: Parts, message: Message) -> bool | None:
+    async def ask_async(self, context: AppContext, message: Message) -> bool | None:
         """Its answer, from any event loop; an async one runs on the loop of the app's handlers."""
         if not self.is_async:
-            return await asyncio.to_thread(self.ask, parts, message)
+            return await asyncio.to_thread(self.ask, context, message)
         try:
-            asked = asyncio.run_coroutine_threadsafe(self.call(message), parts.loop.loop)
+            asked = asyncio.run_coroutine_threadsafe(self.call(message), context.loop.loop)
             return _checked(await asyncio.wrap_future(asked))
         except Exception as problem:
-            self._failed(parts, message, problem)
+            self._failed(context, message, problem)
             return None
 
-    def _failed(self, parts: Parts, message: Message, problem: Exception) -> None:
-        parts.alarms.ring(
+    def _failed(self, context: AppContext, message: Message, problem: Exception) -> None:
+        context.alarms.ring(
             "half-check-failed",
             f"the checker of {self.group} failed on {message.id}: {problem}",
             group=self.group,
@@ -84,11 +84,11 @@ def register(app: App, group: str) -> Callable[[Function], Function]:
         checker = Checker(group, _caller(function, signature), signature.is_async)
 
         def answer(message: Message) -> None:
-            _tell(app.parts, message, checker.ask(app.parts, message))
+            _tell(app.context, message, checker.ask(app.context, message))
 
         async def answer_async(message: Message) -> None:
-            said = await checker.ask_async(app.parts, message)
-            await asyncio.to_thread(_tell, app.parts, message, said)
+            said = await checker.ask_async(app.context, message)
+            await asyncio.to_thread(_tell, app.context, message, said)
 
         app.handler(topic, name=f"half.{group}", group=topic, order="none", start="earliest")(
             answer_async if signature.is_async else answer
@@ -117,11 +117,11 @@ def _checked(answer: object) -> bool | None:
     raise HandlerError(f"it returned {answer!r:.100}", "return True, False or None")
 
 
-def _tell(parts: Parts, message: Message, said: bool | None) -> None:
+def _tell(context: AppContext, message: Message, said: bool | None) -> None:
     """Answer the service; what gets lost is asked for again."""
     if said is None:
         return
     try:
-        parts.halves.decide(message.id, is_commit=said).result(ANSWER_SECONDS)
+        context.halves.decide(message.id, is_commit=said).result(ANSWER_SECONDS)
     except Exception as problem:
         _log.warning("the answer for %s is not written: %s", message.id, problem)

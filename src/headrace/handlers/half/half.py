@@ -18,7 +18,7 @@ from headrace.ledger.half.headers import CHECK_PREFIX
 
 if TYPE_CHECKING:
     from headrace.client.sent import RecordMetadata, Sent
-    from headrace.handlers.context import Parts
+    from headrace.handlers.context import AppContext
     from headrace.handlers.half.checkers import Checker
     from headrace.ledger.half.bodies import Prepared
     from headrace.store.transaction import Transaction
@@ -39,7 +39,7 @@ class Half:
 
     def __init__(
         self,
-        parts: Parts,
+        context: AppContext,
         id: str,
         prepared: Prepared,
         *,
@@ -49,7 +49,7 @@ class Half:
     ) -> None:
         self.id = id
         self.state: HalfState = "new"
-        self._parts = parts
+        self._context = context
         self._prepared = prepared
         self._checker = checker
         self._check_after_ms = check_after_ms
@@ -73,7 +73,7 @@ class Half:
         """
         from headrace.handlers.half.joining import join
 
-        join(self._parts.need_store("half.join"), tx, self.id)
+        join(self._context.need_store("half.join"), tx, self.id)
 
     def __enter__(self) -> Self:
         try:
@@ -92,7 +92,7 @@ class Half:
     ) -> None:
         decision = self._decision(error)
         if decision is None and self._checker is not None:
-            decision = self._checker.ask(self._parts, self._message())
+            decision = self._checker.ask(self._context, self._message())
         self.state = "undecided"
         if decision is not None:
             try:
@@ -119,7 +119,7 @@ class Half:
     ) -> None:
         decision = self._decision(error)
         if decision is None and self._checker is not None:
-            decision = await self._checker.ask_async(self._parts, self._message())
+            decision = await self._checker.ask_async(self._context, self._message())
         self.state = "undecided"
         if decision is not None:
             try:
@@ -133,7 +133,7 @@ class Half:
     def _prepare(self) -> Sent:
         if self.state != "new":
             raise HandlerError(f"{self.id} is {self.state}", "every block has a half of its own")
-        sent = self._parts.halves.prepare(self.id, self._prepared, self._check_after_ms)
+        sent = self._context.halves.prepare(self.id, self._prepared, self._check_after_ms)
         self._is_sent = True
         if self._is_abandoned:
             self._decide(False)
@@ -148,7 +148,7 @@ class Half:
         return False if self._checker is None else None
 
     def _decide(self, decision: bool) -> Sent:
-        return self._parts.halves.decide(self.id, is_commit=decision)
+        return self._context.halves.decide(self.id, is_commit=decision)
 
     def _abandon(self) -> None:
         """The block never began; if the prepare is written after all, nobody need be asked."""
@@ -161,13 +161,13 @@ class Half:
         """As the service would ask for it."""
         headers = (*self._prepared.headers, (ID_HEADER, self.id.encode()))
         topic = CHECK_PREFIX + self._prepared.group
-        now_ms = self._parts.clock.now_ms()
+        now_ms = self._context.clock.now_ms()
         key, value = self._prepared.key, self._prepared.value
         return Message(topic, -1, -1, key, value, headers, now_ms, self.id)
 
     def _alarm(self, problem: Exception) -> None:
         # The local transaction is over, so raising would only make its success look like a failure.
-        self._parts.alarms.ring(
+        self._context.alarms.ring(
             "half-undecided",
             f"the decision on {self.id} is not written ({problem}); its checker will be asked",
             id=self.id,

@@ -17,7 +17,7 @@ from headrace.store.inbox import KEEP_MS
 
 if TYPE_CHECKING:
     from headrace.handlers.app import App
-    from headrace.handlers.context import Parts
+    from headrace.handlers.context import AppContext
     from headrace.store import Store
     from headrace.store.transaction import Transaction
 
@@ -49,15 +49,15 @@ def register(app: App, group: str) -> None:
 
     @checkers.register(app, group)
     def by_store(message: Message) -> bool | None:
-        return has_committed(app.parts, message)
+        return has_committed(app.context, message)
 
 
-def has_committed(parts: Parts, message: Message) -> bool | None:
+def has_committed(context: AppContext, message: Message) -> bool | None:
     """Whether a transaction that joined the half message has committed; False is final."""
     prepared_ms = int(message.header(PREPARED_HEADER) or message.timestamp_ms)
-    if parts.clock.now_ms() - prepared_ms > KNOWN_MS:
+    if context.clock.now_ms() - prepared_ms > KNOWN_MS:
         return None
-    store = parts.need_store("the store's checker")
+    store = context.need_store("the store's checker")
     try:
         with store.begin() as tx:
             if not store.inbox.claim(tx, GIVEN_UP, [message.id], tx.now_ms):

@@ -37,22 +37,22 @@ def open_half(
     timeout: str | int = TIMEOUT,
 ) -> Half:
     """A half message for a topic; HandlerError for what could never be delivered or checked."""
-    parts = app.parts
+    context = app.context
     given = tuple((name, encode(text)) for name, text in as_pairs(headers))
     try:
         for name, _ in given:
             if name in OURS:
                 raise ValueError(f"the header {name} is set by the arguments")
-        own_id = new_id(parts.clock.now_ms()) if id is None else read_id(id.encode())
+        own_id = new_id(context.clock.now_ms()) if id is None else read_id(id.encode())
         prepared = Prepared(
             checked_target(topic.encode()),
             checked_group(group or _only_group(app)),
             encode(key),
             encode(value),
             given,
-            _delay(after, at, parts.clock.now_ms()),
+            _delay(after, at, context.clock.now_ms()),
         )
-        if parts.large is not None and len(prepared.value or b"") > parts.large.above_bytes:
+        if context.large is not None and len(prepared.value or b"") > context.large.above_bytes:
             raise ValueError("it is too large for one record; send where it lies")
         check_after_ms = None if check_after is None else checked_after(check_after)
         timeout_s = duration_ms(timeout) / 1000
@@ -60,7 +60,7 @@ def open_half(
         raise HandlerError(f"a half message for {topic}: {problem}") from None
     checker = app.half_checkers.get(prepared.group)
     return Half(
-        parts,
+        context,
         own_id,
         prepared,
         checker=checker,

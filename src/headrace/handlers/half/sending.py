@@ -29,7 +29,7 @@ from headrace.ledger.records import partition_of
 
 if TYPE_CHECKING:
     from headrace.client.sent import Sent
-    from headrace.handlers.context import Parts
+    from headrace.handlers.context import AppContext
     from headrace.ledger.half.bodies import Prepared
 
 # An operator's limit on the target is waited for as long as a producer waits for room.
@@ -42,14 +42,14 @@ _log = logging.getLogger("headrace.half")
 class HalfSender:
     """Writes commands for the half service; makes its topic if nobody has yet."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
+    def __init__(self, context: AppContext) -> None:
+        self._context = context
         self._making = threading.Lock()
         self._is_made = False
 
     def prepare(self, id: str, prepared: Prepared, check_after_ms: int | None) -> Sent:
         """Send a message that waits for its decision; TopicSwitchedOff if its target is."""
-        self._parts.switches.wait(prepared.target, 1, LIMIT_WAIT_SECONDS)
+        self._context.switches.wait(prepared.target, 1, LIMIT_WAIT_SECONDS)
         headers = [
             *prepared.headers,
             (HALF_HEADER, Event.PREPARE.encode()),
@@ -94,7 +94,7 @@ class HalfSender:
         value: bytes | None,
         headers: Sequence[tuple[str, bytes | None]],
     ) -> Sent:
-        producer = self._parts.producer
+        producer = self._context.producer
         with self._making:
             if not self._is_made:
                 self._make([commands_topic(TOPIC).unless_there])
@@ -104,5 +104,5 @@ class HalfSender:
         return producer.send(TOPIC, value, key=key, headers=headers, partition=partition)
 
     def _make(self, needed: Sequence[NeededTopic]) -> None:
-        settings = {"bootstrap.servers": self._parts.bootstrap, **self._parts.settings}
+        settings = {"bootstrap.servers": self._context.bootstrap, **self._context.settings}
         make_topics(admin_client(settings), needed)
