@@ -23,7 +23,7 @@ from sqlalchemy import (
 
 from headrace.large.claims import Stored, checked
 from headrace.large.errors import ClaimMissing, ClaimsAway
-from headrace.store.engine import CREATE_LOCK, Database, open_database
+from headrace.store.database import CREATE_LOCK, Database, open_database
 from headrace.store.errors import StoreUnavailable
 from headrace.store.transaction import Transaction
 

@@ -1,7 +1,7 @@
 """The tables of handlers, in SQLite or PostgreSQL: inbox, outbox, retries, dead letters, offsets.
 
 `store.py` opens a database by its URL; `transaction.py` is one transaction in it, and each table
-has a module of its own. `engine.py` knows what each kind of database needs, `errors.py`
+has a module of its own. `database.py` knows what each kind of database needs, `errors.py`
 translates their errors once.
 """
 

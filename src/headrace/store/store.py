@@ -8,8 +8,8 @@ from functools import cached_property
 from sqlalchemy import inspect
 
 from headrace.client.clock import Clock, SystemClock
+from headrace.store.database import CREATE_LOCK, Database, open_database
 from headrace.store.dead_letters import DeadLetterIndex
-from headrace.store.engine import CREATE_LOCK, Database, open_database
 from headrace.store.errors import StoreError
 from headrace.store.inbox import Inbox
 from headrace.store.offsets import OffsetTable

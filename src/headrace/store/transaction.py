@@ -17,7 +17,7 @@ from headrace.store.headers import GivenHeaders
 from headrace.store.outgoing import Outgoing, insert_all, outgoing
 
 if TYPE_CHECKING:
-    from headrace.store.engine import Database
+    from headrace.store.database import Database
 
 Parameters = Mapping[str, Any] | Sequence[Mapping[str, Any]]
 

@@ -26,7 +26,7 @@ from sqlalchemy import (
 from headrace.dispatch.errors import SpoolBroken
 from headrace.dispatch.spool.changes import Back, Change, Done, Entries, Entry, Put, Read, Sent
 from headrace.dispatch.spool.port import Beat
-from headrace.store.engine import CREATE_LOCK, open_database
+from headrace.store.database import CREATE_LOCK, open_database
 from headrace.store.errors import StoreError
 from headrace.store.schema import COUNTER
 from headrace.store.transaction import Transaction

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from sqlalchemy import Connection
 
-    from headrace.store.engine import Database
+    from headrace.store.database import Database
 
 TOPIC = "headrace.aliases"
 READ_SECONDS = 30.0

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
     from sqlalchemy import Connection, Table
 
-    from headrace.store.engine import Database
+    from headrace.store.database import Database
 
 ROWS_PER_STATEMENT = 1000
 
@@ -204,7 +204,7 @@ class _Opened:
 def open_sql(url: str) -> _Opened:
     """The database at this URL, for a `with`; SinkError if SQLAlchemy is missing."""
     try:
-        from headrace.store.engine import open_database
+        from headrace.store.database import open_database
     except ModuleNotFoundError as missing:
         raise SinkError(
             f"tables need {missing.name}, which is not installed",
