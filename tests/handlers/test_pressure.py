@@ -14,7 +14,7 @@ from tests.stores import Pair
 from tests.waiting import wait_until
 
 from headrace.handlers import App, assignment, runner
-from headrace.handlers.pressure import Gate, Limits, Load
+from headrace.handlers.pressure import PressureControl, PressureLimits, Load
 from headrace.protocol.partitions import TopicPartition
 from headrace.store import StoreUnavailable
 from headrace.store.spill import Spill
@@ -26,61 +26,61 @@ def loads(*messages: int) -> dict[TopicPartition, Load]:
 
 
 def plan_after_grace(
-    gate: Gate, given_loads: Mapping[TopicPartition, Load], now_ms: int = 0
+    control: PressureControl, given_loads: Mapping[TopicPartition, Load], now_ms: int = 0
 ) -> tuple[set[int], set[int], int]:
-    gate.plan(given_loads, 1 << 40, now_ms)
-    plan = gate.plan(given_loads, 1 << 40, now_ms + gate.limits.grace_ms)
+    control.plan(given_loads, 1 << 40, now_ms)
+    plan = control.plan(given_loads, 1 << 40, now_ms + control.limits.grace_ms)
     return {p for _, p in plan.pause}, {p for _, p in plan.resume}, plan.room
 
 
 def test_a_partition_alone_may_fill_the_buffer() -> None:
-    gate = Gate(Limits(100, 10_000))
-    assert plan_after_grace(gate, loads(99))[0] == set()
-    assert plan_after_grace(gate, loads(100))[0] == {0}
-    assert gate.plan(loads(60), 1 << 40, 0).resume == frozenset()
-    assert gate.plan(loads(50), 1 << 40, 0).resume == {("t", 0)}
+    control = PressureControl(PressureLimits(100, 10_000))
+    assert plan_after_grace(control, loads(99))[0] == set()
+    assert plan_after_grace(control, loads(100))[0] == {0}
+    assert control.plan(loads(60), 1 << 40, 0).resume == frozenset()
+    assert control.plan(loads(50), 1 << 40, 0).resume == {("t", 0)}
 
 
 def test_a_short_wait_comes_before_a_pause() -> None:
-    gate = Gate(Limits(100, 10_000, grace_ms=50))
-    first = gate.plan(loads(100), 1 << 40, 0)
+    control = PressureControl(PressureLimits(100, 10_000, grace_ms=50))
+    first = control.plan(loads(100), 1 << 40, 0)
     assert (first.pause, first.room) == (frozenset(), 0)
-    assert gate.plan(loads(80), 1 << 40, 30).room == 100
-    assert gate.plan(loads(100), 1 << 40, 60).pause == frozenset()
-    assert gate.plan(loads(100), 1 << 40, 110).pause == {("t", 0)}
+    assert control.plan(loads(80), 1 << 40, 30).room == 100
+    assert control.plan(loads(100), 1 << 40, 60).pause == frozenset()
+    assert control.plan(loads(100), 1 << 40, 110).pause == {("t", 0)}
 
 
 def test_bytes_count_as_well() -> None:
-    gate = Gate(Limits(100, 1000))
-    paused, _, _ = plan_after_grace(gate, {("t", 0): Load(3, 2000), ("t", 1): Load(3, 10)})
+    control = PressureControl(PressureLimits(100, 1000))
+    paused, _, _ = plan_after_grace(control, {("t", 0): Load(3, 2000), ("t", 1): Load(3, 10)})
     assert paused == {0}
 
 
 def test_a_partition_stuck_behind_an_unfinished_message_rests() -> None:
-    gate = Gate(Limits(100, 10_000))
-    gate.plan(loads(1, 1), 1 << 40, 0, stuck={("t", 0)})
-    plan = gate.plan(loads(1, 1), 1 << 40, 50, stuck={("t", 0)})
+    control = PressureControl(PressureLimits(100, 10_000))
+    control.plan(loads(1, 1), 1 << 40, 0, stuck={("t", 0)})
+    plan = control.plan(loads(1, 1), 1 << 40, 50, stuck={("t", 0)})
     assert plan.pause == {("t", 0)}
     assert plan.room == 100
-    assert gate.plan(loads(1, 1), 1 << 40, 60).resume == {("t", 0)}
+    assert control.plan(loads(1, 1), 1 << 40, 60).resume == {("t", 0)}
 
 
 def test_when_all_rest_it_says_so_that_somebody_polls() -> None:
-    gate = Gate(Limits(4, 10_000, grace_ms=50), strict=True)
-    assert not gate.plan(loads(2, 2), 1 << 40, 0).all_rest
-    plan = gate.plan(loads(2, 2), 1 << 40, 50)
+    control = PressureControl(PressureLimits(4, 10_000, grace_ms=50), strict=True)
+    assert not control.plan(loads(2, 2), 1 << 40, 0).all_rest
+    plan = control.plan(loads(2, 2), 1 << 40, 50)
     assert (plan.all_rest, plan.room) == (True, 0)
-    assert not gate.plan(loads(1, 2), 1 << 40, 60).all_rest
+    assert not control.plan(loads(1, 2), 1 << 40, 60).all_rest
 
 
 def test_slow_start_opens_the_buffer_by_and_by() -> None:
-    limits = Limits(1000, 10_000, slow_start_ms=10_000)
+    limits = PressureLimits(1000, 10_000, slow_start_ms=10_000)
     sizes = [limits.messages_at(ms) for ms in range(0, 11_000, 1000)]
     assert sizes[0] == 1
     assert sizes[-1] == 1000
     assert sizes == sorted(sizes)
     assert sizes[5] < 50
-    assert Limits(1000, 10_000).messages_at(0) == 1000
+    assert PressureLimits(1000, 10_000).messages_at(0) == 1000
 
 
 @settings(max_examples=100, deadline=None)
@@ -93,11 +93,11 @@ def test_memory_is_bounded_and_an_idle_partition_never_rests(
     arrivals: list[list[int]], work: int, strict: bool
 ) -> None:
     """Five partitions with any arrivals; one that rests gets none."""
-    gate = Gate(Limits(100, 1 << 30, grace_ms=0), strict=strict)
+    control = PressureControl(PressureLimits(100, 1 << 30, grace_ms=0), strict=strict)
     held = [0] * 5
     resting: set[int] = set()
     for now_ms, wave in enumerate(arrivals):
-        plan = gate.plan(loads(*held), 1 << 40, now_ms)
+        plan = control.plan(loads(*held), 1 << 40, now_ms)
         resting = (resting | {p for _, p in plan.pause}) - {p for _, p in plan.resume}
         if not strict:
             assert not any(held[partition] == 0 for partition in resting)

@@ -20,7 +20,7 @@ HOT_PARTITIONS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class PressureLimits:
     """The buffer of one handler, and how long it takes to open up after a start."""
 
     messages: int
@@ -44,7 +44,7 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class PollPlan:
     """What to do now: partitions to pause and resume, and how many messages may be polled.
 
     When `all_rest`, a poll brings nothing, but it keeps the group's membership.
@@ -57,10 +57,10 @@ class Plan:
     all_rest: bool = False
 
 
-class Gate:
+class PressureControl:
     """Decides from the loads of the assigned partitions; remembers which of them rest."""
 
-    def __init__(self, limits: Limits, strict: bool = False) -> None:
+    def __init__(self, limits: PressureLimits, strict: bool = False) -> None:
         self.limits = limits
         self._strict = strict
         self._resting: set[TopicPartition] = set()
@@ -71,9 +71,9 @@ class Gate:
         self._resting.difference_update(places)
 
     @property
-    def open_plan(self) -> Plan:
+    def open_plan(self) -> PollPlan:
         """Nothing rests, and there is room."""
-        return Plan(frozenset(), frozenset(), self.limits.messages, frozenset())
+        return PollPlan(frozenset(), frozenset(), self.limits.messages, frozenset())
 
     def is_calm(self, messages: int, bytes_: int, elapsed_ms: int) -> bool:
         """Whether so little is in memory that no partition can be over, and none rests."""
@@ -92,7 +92,7 @@ class Gate:
         elapsed_ms: int,
         now_ms: int,
         stuck: Collection[TopicPartition] = (),
-    ) -> Plan:
+    ) -> PollPlan:
         """Partitions over their mark rest after a grace, and go on at half of it.
 
         Those that are `stuck` behind an unfinished message rest whatever they hold.
@@ -125,7 +125,7 @@ class Gate:
         waiting = over - self._resting
         room = 0 if waiting else messages_most - total if self._strict else messages_most
         all_rest = self._resting == loads.keys()
-        return Plan(pause, resume, max(0, room), over, all_rest)
+        return PollPlan(pause, resume, max(0, room), over, all_rest)
 
     def _mark(self, partitions: int, messages_most: int, full: bool) -> float:
         """The share of the buffer from which on a partition is over."""

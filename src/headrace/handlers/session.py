@@ -13,7 +13,7 @@ from headrace.handlers.async_workers import AsyncWorkers
 from headrace.handlers.engine import Engine
 from headrace.handlers.large_incoming import Incoming
 from headrace.handlers.outputs import KafkaTransactions
-from headrace.handlers.pressure import Gate, Limits, Load, Plan
+from headrace.handlers.pressure import PressureControl, PressureLimits, Load, PollPlan
 from headrace.handlers.spilling import Spilling
 from headrace.handlers.workers import Workers
 
@@ -92,10 +92,12 @@ class Session:
         if context.large is not None:
             self.large = Incoming(context, spec.settings, self.assignment.tracks)
         direct = spec.pressure == "direct"
-        limits = Limits(spec.buffer_messages, spec.buffer_bytes, spec.slow_start_ms)
+        limits = PressureLimits(spec.buffer_messages, spec.buffer_bytes, spec.slow_start_ms)
         if direct:
-            limits = Limits(spec.most, spec.buffer_bytes, spec.slow_start_ms, DIRECT_GRACE_MS)
-        self._gate = Gate(limits, strict=direct)
+            limits = PressureLimits(
+                spec.most, spec.buffer_bytes, spec.slow_start_ms, DIRECT_GRACE_MS
+            )
+        self._pressure = PressureControl(limits, strict=direct)
         self._stuck: set[tuple[str, int]] = set()
         self._started = monotonic()
         self._commit_at = self._started + COMMIT_INTERVAL_SECONDS
@@ -149,12 +151,12 @@ class Session:
             self._note_generation()
             self._stuck = self.assignment.stuck(GAP_MESSAGES_MAX)
 
-    def _poll(self, records_max: int, timeout_ms: float, plan: Plan) -> None:
+    def _poll(self, records_max: int, timeout_ms: float, plan: PollPlan) -> None:
         records = self.consumer.poll_batch(records_max, timeout_ms / 1000)
         if records:
             self._take(records, plan)
 
-    def _take(self, records: list[Record], plan: Plan) -> None:
+    def _take(self, records: list[Record], plan: PollPlan) -> None:
         by_track = self.assignment.sort(records)
         for track, found in list(by_track.items()):
             if not track.progress.next_offset <= found[0].offset() <= found[-1].offset():
@@ -199,7 +201,9 @@ class Session:
         if self.transactions is not None:
             self.transactions.generation = self.consumer.group_metadata()
 
-    def _spill(self, spilling: Spilling, by_track: dict[Track, list[Record]], plan: Plan) -> None:
+    def _spill(
+        self, spilling: Spilling, by_track: dict[Track, list[Record]], plan: PollPlan
+    ) -> None:
         for track in [track for track in by_track if (track.topic, track.partition) in plan.over]:
             records = by_track.pop(track)
             self.assignment.ask(lambda: spilling.put(records))  # noqa: B023
@@ -207,16 +211,16 @@ class Session:
                 for record in records:
                     track.progress.finish(track.progress.arrive(record.offset()))
 
-    def _plan(self) -> Plan:
+    def _plan(self) -> PollPlan:
         lanes = self.engine.lanes
         elapsed_ms = int((monotonic() - self._started) * 1000)
-        if not self._stuck and self._gate.is_calm(lanes.messages, lanes.bytes, elapsed_ms):
-            return self._gate.open_plan
+        if not self._stuck and self._pressure.is_calm(lanes.messages, lanes.bytes, elapsed_ms):
+            return self._pressure.open_plan
         loads = {
             place: Load(track.messages, track.bytes)
             for place, track in self.assignment.tracks.items()
         }
-        return self._gate.plan(loads, elapsed_ms, int(monotonic() * 1000), self._stuck)
+        return self._pressure.plan(loads, elapsed_ms, int(monotonic() * 1000), self._stuck)
 
     def _run_here(self) -> None:
         """Work a chunk in this thread: polling slows down to the pace of the work."""
@@ -224,7 +228,7 @@ class Session:
         with self.engine.lock:
             chunk = self.engine.turn([], 0, 0)
         if not chunk:
-            self.engine.wait_settled(self._gate.limits.grace_ms)
+            self.engine.wait_settled(self._pressure.limits.grace_ms)
             return
         done, due_ms = self.crew.run(chunk)
         self.engine.settle(chunk, done, due_ms)
@@ -248,7 +252,7 @@ class Session:
 
     def _forget(self, partitions: list[Any]) -> None:
         places = [(gone.topic, gone.partition) for gone in partitions]
-        self._gate.forget(places)
+        self._pressure.forget(places)
         if self.large is not None:
             self.large.forget(places)
 
