@@ -13,7 +13,7 @@ from tests.waiting import WAIT_SECONDS
 from headrace.client.message import Message
 from headrace.store import Fenced, Store, open_store
 from headrace.store.leases import drop_lease, take_lease
-from headrace.store.offsets import Place
+from headrace.store.offsets import StoredOffset
 
 ORDERS = ("orders", 0)
 
@@ -51,21 +51,21 @@ def test_an_earlier_owner_is_fenced_and_all_it_wrote_is_undone(store: Store) -> 
     new = store.offsets.load("billing", [ORDERS])[ORDERS]
     with ends_with(Fenced, "orders/0"), store.begin() as tx:
         tx.send("receipts", b"1")
-        store.offsets.save(tx, "billing", {ORDERS: Place(5, old.epoch)})
+        store.offsets.save(tx, "billing", {ORDERS: StoredOffset(5, old.epoch)})
     assert store.outbox.latest() == []
     with store.begin() as tx:
-        store.offsets.save(tx, "billing", {ORDERS: Place(3, new.epoch)})
-    assert store.offsets.peek("billing") == {ORDERS: Place(3, new.epoch)}
+        store.offsets.save(tx, "billing", {ORDERS: StoredOffset(3, new.epoch)})
+    assert store.offsets.peek("billing") == {ORDERS: StoredOffset(3, new.epoch)}
 
 
 def test_a_new_owner_waits_for_what_the_earlier_one_is_about_to_commit(store: Store) -> None:
     old = store.offsets.load("billing", [ORDERS])[ORDERS]
-    loaded: list[Place] = []
+    loaded: list[StoredOffset] = []
     owner = threading.Thread(
         target=lambda: loaded.append(store.offsets.load("billing", [ORDERS])[ORDERS])
     )
     with store.begin() as tx:
-        store.offsets.save(tx, "billing", {ORDERS: Place(9, old.epoch)})
+        store.offsets.save(tx, "billing", {ORDERS: StoredOffset(9, old.epoch)})
         owner.start()
         owner.join(0.3)
         assert not loaded

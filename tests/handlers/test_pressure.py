@@ -14,7 +14,7 @@ from tests.stores import Pair
 from tests.waiting import wait_until
 
 from headrace.handlers import App, assignment, runner
-from headrace.handlers.pressure import PressureControl, PressureLimits, Load
+from headrace.handlers.pressure import Load, PressureControl, PressureLimits
 from headrace.protocol.partitions import TopicPartition
 from headrace.store import StoreUnavailable
 from headrace.store.spill import Spill

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from headrace.client.delayed import After, At
 from headrace.client.payloads import encode, to_send
 from headrace.errors import HandlerError
-from headrace.handlers.background import Jobs
+from headrace.handlers.background import BackgroundTasks
 from headrace.handlers.context import AppContext
 from headrace.handlers.spec import HandlerSpec, make_spec
 from headrace.large.large import Large
@@ -69,7 +69,7 @@ class App:
         self._alarm_callbacks: list[Callable[[Alarm], None]] = []
         self._context: AppContext | None = None
         self._runners: list[Runner] = []
-        self._jobs: Jobs | None = None
+        self._background: BackgroundTasks | None = None
         self._stopped = threading.Event()
         self._is_asked = False
 
@@ -183,8 +183,8 @@ class App:
             if self.half_checkers:
                 context.halves.make_check_topics(self.half_checkers)
             self._runners = [Runner(spec, context) for spec in self.handlers.values()]
-            self._jobs = Jobs(context, self._runners)
-            self._jobs.start()
+            self._background = BackgroundTasks(context, self._runners)
+            self._background.start()
             for runner in self._runners:
                 runner.start()
         except BaseException:
@@ -200,9 +200,9 @@ class App:
         for runner in self._runners:
             runner.join()
         self._runners = []
-        if self._jobs is not None:
-            self._jobs.stop()
-            self._jobs = None
+        if self._background is not None:
+            self._background.stop()
+            self._background = None
         for table in self.tables.values():
             table.close()
         if self._context is not None:

@@ -21,7 +21,7 @@ JOIN_SECONDS = 10.0
 _log = logging.getLogger("headrace.app")
 
 
-class Jobs:
+class BackgroundTasks:
     """Threads that work the store's tables; nothing at all without a store."""
 
     def __init__(self, context: AppContext, runners: Sequence[Runner]) -> None:

@@ -217,10 +217,10 @@ class Execution:
         return nullcontext() if self._store is None else self._store.begin()
 
     def _save(self, tx: Transaction, positions: Positions) -> None:
-        from headrace.store.offsets import Place
+        from headrace.store.offsets import StoredOffset
 
         assert self._store is not None
-        places = {partition: Place(*position) for partition, position in positions.items()}
+        places = {partition: StoredOffset(*position) for partition, position in positions.items()}
         self._store.offsets.save(tx, self.spec.group, places)
 
 

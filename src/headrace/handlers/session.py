@@ -13,7 +13,7 @@ from headrace.handlers.async_workers import AsyncWorkers
 from headrace.handlers.engine import Engine
 from headrace.handlers.large_incoming import Incoming
 from headrace.handlers.outputs import KafkaTransactions
-from headrace.handlers.pressure import PressureControl, PressureLimits, Load, PollPlan
+from headrace.handlers.pressure import Load, PollPlan, PressureControl, PressureLimits
 from headrace.handlers.spilling import Spilling
 from headrace.handlers.workers import Workers
 

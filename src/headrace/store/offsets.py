@@ -27,7 +27,7 @@ class AlreadySaved(StoreError):
         self.next_offset = next_offset
 
 
-class Place(NamedTuple):
+class StoredOffset(NamedTuple):
     """Where a group is in a partition (None: nowhere yet), and the epoch of its owner.
 
     A save may say in `first` where its messages begin: it is refused if they are saved already.
@@ -45,7 +45,9 @@ class OffsetTable:
         self._begin = begin
         self._read = read
 
-    def load(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Place]:
+    def load(
+        self, group: str, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, StoredOffset]:
         """Become the owner of these partitions and return where to go on.
 
         Each gets a new epoch, so whatever an earlier owner still tries to save is refused.
@@ -54,7 +56,9 @@ class OffsetTable:
             # In one order, so that two owners-to-be do not wait for each other.
             return {key: _own(tx, group, *key) for key in sorted(set(partitions))}
 
-    def save(self, tx: Transaction, group: str, places: Mapping[TopicPartition, Place]) -> None:
+    def save(
+        self, tx: Transaction, group: str, places: Mapping[TopicPartition, StoredOffset]
+    ) -> None:
         """Move on within `tx`; raises Fenced when a partition has a newer owner.
 
         AlreadySaved: a COMMIT took place though its answer was lost, and its messages came again.
@@ -73,7 +77,7 @@ class OffsetTable:
                     "the new owner goes on from the last place that was saved",
                 )
 
-    def peek(self, group: str) -> dict[TopicPartition, Place]:
+    def peek(self, group: str) -> dict[TopicPartition, StoredOffset]:
         """All places of a group, without becoming their owner."""
         with self._read() as tx:
             found = tx.execute(
@@ -81,7 +85,10 @@ class OffsetTable:
                 "WHERE consumer_group = :group ORDER BY topic, partition",
                 {"group": group},
             )
-            return {(row.topic, row.partition): Place(row.next_offset, row.epoch) for row in found}
+            return {
+                (row.topic, row.partition): StoredOffset(row.next_offset, row.epoch)
+                for row in found
+            }
 
 
 def _saved(tx: Transaction, group: str, topic: str, partition: int, epoch: int) -> int | None:
@@ -94,7 +101,7 @@ def _saved(tx: Transaction, group: str, topic: str, partition: int, epoch: int) 
     return found
 
 
-def _own(tx: Transaction, group: str, topic: str, partition: int) -> Place:
+def _own(tx: Transaction, group: str, topic: str, partition: int) -> StoredOffset:
     row = tx.execute(
         "INSERT INTO headrace_offsets (consumer_group, topic, partition, epoch, at_ms) "
         "VALUES (:group, :topic, :partition, 1, :now_ms) "
@@ -102,4 +109,4 @@ def _own(tx: Transaction, group: str, topic: str, partition: int) -> Place:
         "DO UPDATE SET epoch = headrace_offsets.epoch + 1 RETURNING next_offset, epoch",
         {"group": group, "topic": topic, "partition": partition, "now_ms": tx.now_ms},
     ).one()
-    return Place(row.next_offset, row.epoch)
+    return StoredOffset(row.next_offset, row.epoch)
