@@ -1,24 +1,36 @@
-"""Errors of the reliability layer that a person reads: what is wrong, and what to do about it."""
+"""The errors that people read: what is wrong, and what to do about it."""
 
 from __future__ import annotations
 
 
-class HandlerError(Exception):
-    """A handler, message or setting that cannot work, with a hint."""
+def with_hint(message: str, hint: str) -> str:
+    """The text of an error: one line, with its hint in brackets."""
+    return f"{message} (hint: {hint})" if hint else message
+
+
+class HeadraceError(Exception):
+    """Something a person can put right: `message` says what is wrong, `hint` what to do."""
 
     def __init__(self, message: str, hint: str = "") -> None:
-        super().__init__(f"{message} ({hint})" if hint else message)
+        super().__init__(message, hint)
         self.message = message
         self.hint = hint
 
+    def __str__(self) -> str:
+        return with_hint(self.message, self.hint)
+
+
+class HandlerError(HeadraceError):
+    """A handler, message or setting that cannot work."""
+
 
 class UndecodablePayload(HandlerError):
-    """A payload that is not what the handler's annotation says; trying again never helps."""
+    """A payload does not match the handler's annotation; a retry would fail the same way."""
 
 
 class MissingId(HandlerError):
-    """A message without the id that its handler asks for; trying again never helps."""
+    """A message lacks the id that its handler needs; a retry would fail the same way."""
 
 
 class Away(Exception):
-    """The brokers cannot do it now, or another process has taken over; nothing was done."""
+    """Brokers are unreachable, or another process has taken over; nothing was done."""

@@ -19,8 +19,7 @@ from tests.faults import mutants
 from tests.faults.steps import Fault, Faults
 
 from headrace.client.message import Message
-from headrace.handlers import background as jobs
-from headrace.handlers import dead_letters
+from headrace.handlers import background, dead_letters
 from headrace.handlers import retries as retry_job
 from headrace.handlers.app import App
 from headrace.handlers.policies import Backoff, Retry
@@ -145,7 +144,7 @@ def make_app(config: ShopConfig) -> App:
 
     if not config.relays:
         # Another process does.
-        jobs.Jobs._relay = lambda *_: None  # type: ignore[method-assign]
+        background.BackgroundTasks._relay = lambda *_: None  # type: ignore[method-assign]
     return app
 
 

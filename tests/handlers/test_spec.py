@@ -140,7 +140,7 @@ async def async_order(order: Order) -> None: ...
 @pytest.mark.parametrize(
     ("function", "options", "words"),
     [
-        (on_order, {"order": "keys"}, "order='keys' is not known .did you mean 'key'"),
+        (on_order, {"order": "keys"}, "order='keys' is not known .hint: did you mean 'key'"),
         (on_order, {"delivery": "twice"}, "delivery='twice' is not known"),
         (on_order, {"once": "maybe"}, "once='maybe' is not known"),
         (on_order, {"once": "inbox", "delivery": "at_most_once"}, "goes with delivery"),

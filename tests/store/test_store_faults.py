@@ -18,7 +18,7 @@ from tests.waiting import WAIT_SECONDS
 
 from headrace.outbox import relay as relay_module
 from headrace.outbox.relay import Relay
-from headrace.store import Store, StoreUnavailable, engine, open_store
+from headrace.store import Store, StoreUnavailable, database, open_store
 from headrace.store.errors import is_foreign
 from headrace.telemetry.alarms import Alarm, Alarms
 
@@ -95,7 +95,7 @@ def test_a_file_that_is_no_database_says_so(tmp_path: Path) -> None:
 def test_another_process_that_holds_sqlite_too_long_is_named(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine, "BUSY_TIMEOUT_MS", 50)
+    monkeypatch.setattr(database, "BUSY_TIMEOUT_MS", 50)
     store = open_store(f"sqlite:///{path}")
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
@@ -109,7 +109,7 @@ def test_another_process_that_holds_sqlite_too_long_is_named(
 def test_a_thread_that_holds_sqlite_too_long_is_named(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine, "BUSY_TIMEOUT_MS", 50)
+    monkeypatch.setattr(database, "BUSY_TIMEOUT_MS", 50)
     store = open_store(f"sqlite:///{path}")
     errors: list[Exception] = []
 

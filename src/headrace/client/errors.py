@@ -6,6 +6,8 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
+from headrace.errors import HeadraceError, with_hint
+
 
 class ClientError(KafkaException):  # type: ignore[misc]  # the library's class has no types
     """A KafkaException with a message of its own and a hint; `args[0]` is the KafkaError."""
@@ -18,7 +20,7 @@ class ClientError(KafkaException):  # type: ignore[misc]  # the library's class 
         self.hint = hint
 
     def __str__(self) -> str:
-        return f"{self.message} (hint: {self.hint})" if self.hint else self.message
+        return with_hint(self.message, self.hint)
 
 
 class UnknownSetting(ValueError):
@@ -59,13 +61,8 @@ class CommitFailed(ClientError):
     """Offsets were not committed."""
 
 
-class WhereToStart(Exception):
+class WhereToStart(HeadraceError):
     """A consumer has to say where it wants to begin; trying again changes nothing."""
-
-    def __init__(self, message: str, hint: str) -> None:
-        super().__init__(f"{message} (hint: {hint})")
-        self.message = message
-        self.hint = hint
 
 
 class NoStart(WhereToStart):

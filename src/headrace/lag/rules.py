@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from headrace.errors import HeadraceError
 from headrace.lag.levels import Ladder, Threshold
 from headrace.timing.durations import duration_ms, is_duration
 
@@ -28,13 +29,8 @@ _RULE_KEYS = (
 _NOTIFIER_KEYS = ("webhook", "command", "timeout", "tries", "token_file")
 
 
-class RulesError(ValueError):
+class RulesError(HeadraceError, ValueError):
     """A file of rules that cannot be used, with a hint."""
-
-    def __init__(self, message: str, hint: str = "") -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,43 +2,32 @@
 
 from __future__ import annotations
 
+from headrace.errors import HeadraceError
+
+_DATA_LOSS_HINT = (
+    "failOnDataLoss=false goes on with what is there; "
+    "retention.ms of the topic keeps records for longer"
+)
 EXTRA = "pip install 'headrace[spark]'"
 
 
-class OptionError(ValueError):
+class OptionError(HeadraceError, ValueError):
     """An option that is unknown, malformed, missing or of no use here."""
 
-    def __init__(self, message: str, hint: str = "") -> None:
-        super().__init__(f"{message} (hint: {hint})" if hint else message)
-        self.message = message
-        self.hint = hint
 
-
-class DataLoss(RuntimeError):
+class DataLoss(HeadraceError, RuntimeError):
     """Records that a query should have read are not there any more."""
 
-    def __init__(self, message: str) -> None:
-        super().__init__(
-            f"{message} (hint: failOnDataLoss=false goes on with what is there; "
-            "retention.ms of the topic keeps records for longer)"
-        )
-        self.message = message
+    def __init__(self, message: str, hint: str = _DATA_LOSS_HINT) -> None:
+        super().__init__(message, hint)
 
 
 class SourceUnreachable(RuntimeError):
     """The cluster does not answer, or refuses what the source needs of it."""
 
 
-class PipelineError(Exception):
-    """A message and a hint; trying again without a change does not help."""
-
-    def __init__(self, message: str, hint: str = "") -> None:
-        super().__init__(message, hint)
-        self.message = message
-        self.hint = hint
-
-    def __str__(self) -> str:
-        return f"{self.message} (hint: {self.hint})" if self.hint else self.message
+class PipelineError(HeadraceError):
+    """A pipeline that cannot run as it is; a retry would fail the same way."""
 
 
 class SinkError(PipelineError):

@@ -7,14 +7,11 @@ from typing import Any
 
 from sqlalchemy import exc
 
+from headrace.errors import HeadraceError
 
-class StoreError(Exception):
+
+class StoreError(HeadraceError):
     """Something is wrong with the store or its use, with a hint."""
-
-    def __init__(self, message: str, hint: str = "") -> None:
-        super().__init__(f"{message} ({hint})" if hint else message)
-        self.message = message
-        self.hint = hint
 
 
 class StoreUnavailable(StoreError):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from headrace.errors import HeadraceError
 
-class CliError(Exception):
+
+class CliError(HeadraceError):
     """Ends a command with a message, a hint and an exit code."""
 
     def __init__(self, message: str, hint: str = "", exit_code: int = 1) -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
+        super().__init__(message, hint)
         self.exit_code = exit_code
 
     def text(self) -> str:

@@ -37,17 +37,14 @@ def run(
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: app.request_stop())
-    from headrace.errors import HandlerError
+    from headrace.client.errors import ClientError
+    from headrace.errors import HeadraceError
 
     try:
         print(f"running {', '.join(app.handlers)} on {app.bootstrap}", flush=True)
         app.run()
-    except HandlerError as error:
+    except (HeadraceError, ClientError) as error:
         raise CliError(error.message, error.hint) from None
-    except Exception as error:
-        if not getattr(error, "hint", ""):
-            raise
-        raise CliError(getattr(error, "message", str(error)), error.hint) from None  # type: ignore[attr-defined]
 
 
 def load_app(target: str) -> App:
