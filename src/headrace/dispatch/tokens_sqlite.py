@@ -23,8 +23,16 @@ from headrace.dispatch.table import Entry, TokenTable
 from headrace.dispatch.tokens import Answer, Change, Status
 
 TIMEOUT_SECONDS = 5.0
+# Opening waits longer for other processes: a call that fails is repeated, a failed start is not.
+OPEN_SECONDS = 30.0
 # A wait looks so often whether any process has changed the file.
 POLL_SECONDS = 0.002
+
+_HAS_TABLE = "SELECT 1 FROM sqlite_master WHERE name = 'token_tables'"
+_CREATE_TABLE = (
+    "CREATE TABLE IF NOT EXISTS token_tables "
+    "(topic TEXT PRIMARY KEY, version INTEGER NOT NULL, state TEXT NOT NULL)"
+)
 
 
 class SqliteTokens:
@@ -147,14 +155,18 @@ class SqliteTokens:
 
     def _open(self) -> sqlite3.Connection:
         connection = sqlite3.connect(
-            self._path, timeout=TIMEOUT_SECONDS, isolation_level=None, check_same_thread=False
+            self._path, timeout=OPEN_SECONDS, isolation_level=None, check_same_thread=False
         )
-        connection.execute("PRAGMA journal_mode=WAL")
-        connection.execute("PRAGMA synchronous=NORMAL")
-        connection.execute(
-            "CREATE TABLE IF NOT EXISTS token_tables "
-            "(topic TEXT PRIMARY KEY, version INTEGER NOT NULL, state TEXT NOT NULL)"
-        )
+        try:
+            _use_wal(connection)
+            connection.execute("PRAGMA synchronous=NORMAL")
+            if not connection.execute(_HAS_TABLE).fetchone():
+                # Takes the write lock first: another process may be creating the table too.
+                connection.executescript(f"BEGIN IMMEDIATE; {_CREATE_TABLE}; COMMIT")
+            connection.execute(f"PRAGMA busy_timeout = {int(TIMEOUT_SECONDS * 1000)}")
+        except BaseException:
+            connection.close()
+            raise
         return connection
 
     @contextmanager
@@ -167,6 +179,25 @@ class SqliteTokens:
                 "another process may hold the file; one that is damaged may be removed while no "
                 "node runs, since nodes put their tokens there again",
             ) from error
+
+
+def _use_wal(connection: sqlite3.Connection) -> None:
+    """Switch a new file to WAL, also while other processes do the same.
+
+    SQLite refuses the switch at once, in spite of the timeout, while another connection writes to
+    a file that is not in WAL mode yet.
+    """
+    deadline_s = time.monotonic() + OPEN_SECONDS
+    pause = threading.Event()
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as error:
+            is_busy = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
+            if not is_busy or time.monotonic() > deadline_s:
+                raise
+        pause.wait(POLL_SECONDS)
 
 
 def _dump(table: TokenTable) -> str:

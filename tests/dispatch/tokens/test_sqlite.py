@@ -116,3 +116,28 @@ def test_a_store_is_found_again_with_all_it_knew(tmp_path: Path) -> None:
     assert again.exchange("a", want=1).granted == [Token(0, Fence(1, 0))]
     assert again.exchange("a").born == born
     again.close()
+
+
+@pytest.mark.parametrize("lock", ["IMMEDIATE", "EXCLUSIVE"])
+def test_a_new_file_that_another_process_writes_to_is_waited_for(tmp_path: Path, lock: str) -> None:
+    # Not in WAL mode yet, as a file is while the first process to open it sets it up.
+    holder = sqlite3.connect(tmp_path / "tokens.db", isolation_level=None, check_same_thread=False)
+    holder.execute(f"BEGIN {lock}")
+    release = threading.Timer(0.2, lambda: holder.execute("COMMIT"))
+    release.start()
+    store = SqliteTokens(tmp_path / "tokens.db", "jobs")
+    release.join()
+    holder.close()
+    assert store.exchange("owner", [Put(0, Fence(1, 0))]).verdicts == ["ok"]
+    store.close()
+
+
+def test_a_new_file_that_stays_locked_is_unavailable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tokens_sqlite, "OPEN_SECONDS", 0.05)
+    holder = sqlite3.connect(tmp_path / "tokens.db", isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    with pytest.raises(TokensUnavailable, match="another process may hold the file"):
+        SqliteTokens(tmp_path / "tokens.db", "jobs")
+    holder.close()
