@@ -53,17 +53,14 @@ def test_every_version_makes_a_topic(tmp_path: Path, version: int) -> None:
     with_broker(tmp_path, scenario)
 
 
-def test_the_defaults_are_used_when_nothing_is_said(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", range(8))
+def test_minus_one_asks_for_the_defaults_at_every_version(tmp_path: Path, version: int) -> None:
     async def scenario(asker: Asker) -> None:
         request = CreateTopicsRequest(topics=[wish("t", -1, -1)])
-        (result,) = (await asker.ask(request, CreateTopicsResponse)).topics
-        assert (result.error_code, result.num_partitions) == (0, 4)
-        (too_early,) = (
-            await asker.ask(
-                CreateTopicsRequest(topics=[wish("u", -1, -1)]), CreateTopicsResponse, 3
-            )
-        ).topics
-        assert too_early.error_code == ErrorCode.INVALID_PARTITIONS
+        (result,) = (await asker.ask(request, CreateTopicsResponse, version)).topics
+        assert result.error_code == ErrorCode.NONE
+        made = asker.node.catalog.topics["t"]
+        assert made.partitions == 4
 
     with_broker(tmp_path, scenario, {"num.partitions": 4})
 

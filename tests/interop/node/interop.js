@@ -233,7 +233,9 @@ async function createDeleteTopic(topic) {
     const isListed = async () => (await admin.listTopics()).includes(topic);
     const listed = await settled(isListed, true);
     const partitions = await partitionCount(admin, topic);
-    await admin.deleteTopics({ topics: [topic] });
+    // With its defaults the client asks for -1 partitions in a version before KIP-464.
+    await admin.createTopics({ topics: [{ topic: `${topic}-default` }] });
+    await admin.deleteTopics({ topics: [topic, `${topic}-default`] });
     return { partitions, again, listed, listed_after_delete: await settled(isListed, false) };
   });
 }

@@ -1,6 +1,8 @@
-"""CreateTopics (key 19), v0-7. v1: validate_only, error messages. v2: throttle time. v4: -1 asks
-for the default number of partitions or replicas (KIP-464). v5: flexible; what was made, with its
-settings (KIP-525). v6: quota errors. v7: topic ids.
+"""CreateTopics (key 19), v0-7. v1: validate_only, error messages. v2: throttle time. v5:
+flexible; what was made, with its settings (KIP-525). v6: quota errors. v7: topic ids.
+
+-1 asks for the default number of partitions or replicas. KIP-464 allows it from v4, but Apache
+Kafka takes it at every version, and KafkaJS relies on that.
 """
 
 from __future__ import annotations
@@ -26,9 +28,6 @@ if TYPE_CHECKING:
     from headrace.broker.context import Context
     from headrace.broker.node import Node
 
-# The first version in which -1 asks for a default.
-DEFAULTS = 4
-
 
 @handles(CreateTopicsRequest, 0, 7)
 async def create_topics(
@@ -43,7 +42,7 @@ async def create_topics(
         try:
             if times[name] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-            plans.append(_new_topic(ctx, topic))
+            plans.append(_new_topic(topic))
         except KafkaError as error:
             outcomes[name] = error
     made = await node.topics.create(plans, validate_only=request.validate_only)
@@ -58,15 +57,7 @@ async def create_topics(
     return CreateTopicsResponse(topics=results)
 
 
-def _new_topic(ctx: Context, topic: CreatableTopic) -> NewTopic:
-    partitions, replicas = topic.num_partitions, topic.replication_factor
-    if ctx.api_version < DEFAULTS and not topic.assignments and -1 in (partitions, replicas):
-        raise KafkaError(
-            ErrorCode.INVALID_PARTITIONS
-            if partitions == -1
-            else ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"-1 (the default) needs version {DEFAULTS} of this request.",
-        )
+def _new_topic(topic: CreatableTopic) -> NewTopic:
     assignments = {each.partition_index: each.broker_ids for each in topic.assignments}
     if len(assignments) != len(topic.assignments):
         raise KafkaError(
@@ -74,7 +65,7 @@ def _new_topic(ctx: Context, topic: CreatableTopic) -> NewTopic:
             "Found multiple manual assignments for one partition.",
         )
     config = {each.name: each.value for each in topic.configs}
-    return NewTopic(topic.name, partitions, replicas, assignments, config)
+    return NewTopic(topic.name, topic.num_partitions, topic.replication_factor, assignments, config)
 
 
 def _failed(name: str, error: KafkaError) -> CreatableTopicResult:
