@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import struct
+import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
+from tests.waiting import WAIT_SECONDS, wait_until
 
+from headrace.broker.node import Node
 from headrace.broker.server import DRAIN_SECONDS
 from headrace.protocol.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from headrace.protocol.api.fetch import FetchResponse
 from headrace.protocol.api.metadata import MetadataRequest, MetadataResponse
 from headrace.protocol.api.produce import ProduceResponse
 from headrace.protocol.errors import ErrorCode
+from headrace.storage.log.flush import Flush
 from headrace.testing import BrokerThread
 
 from .wire import (
@@ -212,6 +217,45 @@ def test_a_full_queue_slows_producers_down_and_loses_nothing(broker: BrokerThrea
                 _, response = wire.receive(ProduceResponse, PRODUCE_VERSION)
                 offsets.append(response.responses[0].partition_responses[0].base_offset)
         assert sorted(offsets) == list(range(200))
+
+
+def waiting_is(node: Node, count: int) -> bool:
+    return node.produces.size == count
+
+
+@pytest.mark.parametrize(("limit", "read"), [(1, 1), (2, 2), (500, 3)])
+def test_no_more_writes_are_read_once_queued_max_requests_wait_for_a_sync(
+    limit: int, read: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_sync = threading.Event()
+    run = Flush.run
+
+    def held(flush: Flush) -> None:
+        may_sync.wait(WAIT_SECONDS)
+        run(flush)
+
+    settings = {"queued.max.requests": limit}
+    with BrokerThread(settings) as broker, Wire(broker.bootstrap) as wire:
+        wire.create_topic("t")
+        node = broker.broker.node
+        monkeypatch.setattr(Flush, "run", held)
+        for sent in range(1, 4):
+            wire.send(produce_request("t", batch_of(b"x")), PRODUCE_VERSION)
+            parked = min(sent, read)
+            wait_until(partial(waiting_is, node, parked))
+        with Wire(broker.bootstrap) as other:
+            # By now the last write would have been read, too.
+            other.call(API_VERSIONS, ApiVersionsResponse, 3)
+        assert node.produces.size == read
+        may_sync.set()
+        offsets = [
+            wire.receive(ProduceResponse, PRODUCE_VERSION)[1]
+            .responses[0]
+            .partition_responses[0]
+            .base_offset
+            for _ in range(3)
+        ]
+        assert offsets == [0, 1, 2]
 
 
 def test_a_client_that_hangs_up_in_the_middle_harms_nobody(broker: BrokerThread) -> None:

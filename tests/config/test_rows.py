@@ -34,16 +34,18 @@ def test_every_row_is_documented_and_its_default_is_valid(row: Setting) -> None:
         assert row.unit == "bytes"
 
 
-@pytest.mark.parametrize("row", [row for row in TOPIC_ROWS if row.twins], ids=lambda row: row.name)
+@pytest.mark.parametrize(
+    "row", [row for row in TOPIC_ROWS if row.fallbacks], ids=lambda row: row.name
+)
 def test_a_topic_setting_and_its_broker_twins_agree_on_the_default(row: Setting) -> None:
-    for twin in row.twins:
-        default = twin.convert(BROKER_ROWS.row(twin.name).default)
+    for fallback in row.fallbacks:
+        default = fallback.convert(BROKER_ROWS.row(fallback.name).default)
         assert default in (None, row.default)
     assert default == row.default
 
 
 def test_the_only_topic_settings_without_a_twin_are_those_kafka_has_none_for() -> None:
-    assert [row.name for row in TOPIC_ROWS if not row.twins] == [
+    assert [row.name for row in TOPIC_ROWS if not row.fallbacks] == [
         "follower.replication.throttled.replicas",
         "leader.replication.throttled.replicas",
     ]

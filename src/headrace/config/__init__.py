@@ -1,4 +1,10 @@
-"""Settings as rows: name, kind, default, unit, meaning; and the only reader of the environment."""
+"""Settings: rows with a name, kind, default and meaning, and the values given for them.
+
+`kinds` parses text, `validators` checks a value, `settings` holds rows and layers of values.
+`topic_rows` and `broker_rows` (made of `node_rows`, `network_rows`, `log_rows`, `group_rows` and
+`transaction_rows`) are the tables; `listeners` and `topics` interpret them. `changes` applies an
+admin request, `environment` reads environment variables, and `reference` writes docs/settings.md.
+"""
 
 from headrace.config.broker_rows import BROKER_ROWS
 from headrace.config.kinds import Kind, Value

@@ -1,4 +1,4 @@
-"""Changes to single settings: set, delete, append to a list, subtract from it."""
+"""Changes to settings of a resource: set, delete, append to a list, subtract from a list."""
 
 from __future__ import annotations
 
@@ -8,6 +8,17 @@ from typing import NamedTuple
 
 from headrace.config.kinds import Kind
 from headrace.config.settings import ConfigError, Settings
+
+
+class ResourceType(IntEnum):
+    """The kind of a resource with settings; the number is the one on the wire."""
+
+    UNKNOWN = 0
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
 
 
 class Operation(IntEnum):
@@ -30,10 +41,10 @@ class Change(NamedTuple):
 def apply_changes(
     own: Mapping[str, str], effective: Settings, changes: Iterable[Change]
 ) -> dict[str, str]:
-    """A resource's own settings after the changes; ConfigError if one makes no sense.
+    """Return a resource's own settings after the changes; raises ConfigError for an invalid change.
 
-    A list that the resource does not set itself is appended to, or subtracted from, as it is in
-    effect. The values are not checked here: whether they fit is known when all are together.
+    To append to or subtract from a list that the resource does not set, its effective value is
+    taken. Values are not checked here, because a rule may span several of them.
     """
     result = dict(own)
     for name, operation, value in changes:

@@ -1,4 +1,4 @@
-"""The environment: the only module that reads and sets it."""
+"""Environment variables; no other module reads or sets them."""
 
 from __future__ import annotations
 
@@ -32,25 +32,25 @@ def data_dir(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def cache_dir(environ: Mapping[str, str] = os.environ) -> Path:
-    """What can be made again: `headrace` in the user's cache."""
+    """Folder for data that can be downloaded or built again: `headrace` in the user's cache."""
     home = environ.get("XDG_CACHE_HOME")
     return (Path(home) if home else Path.home() / ".cache") / "headrace"
 
 
 def spark_home(environ: Mapping[str, str] = os.environ) -> str | None:
-    """Where Spark is, if that was said."""
+    """The folder of Spark from SPARK_HOME, or None."""
     return environ.get(SPARK_HOME) or None
 
 
 def java_home(environ: Mapping[str, str] = os.environ) -> Path | None:
-    """Where Java is, if that was said; Spark looks there before it looks along the path."""
+    """The folder of Java from JAVA_HOME, or None; Spark prefers it to PATH."""
     given = environ.get("JAVA_HOME")
     return Path(given) if given else None
 
 
 @contextmanager
 def with_spark_home(home: Path) -> Iterator[None]:
-    """Say where Spark is to what starts meanwhile."""
+    """Set SPARK_HOME for processes that start inside this context."""
     before = os.environ.get(SPARK_HOME)
     os.environ[SPARK_HOME] = str(home)
     try:
@@ -63,22 +63,22 @@ def with_spark_home(home: Path) -> Iterator[None]:
 
 
 def bootstrap_servers(environ: Mapping[str, str] = os.environ) -> str:
-    """Address of the cluster for commands that speak to one: HEADRACE_BOOTSTRAP or loopback."""
+    """Address of the cluster for commands: HEADRACE_BOOTSTRAP, or loopback."""
     return environ.get(BOOTSTRAP) or "127.0.0.1:9092"
 
 
 def store_url(environ: Mapping[str, str] = os.environ) -> str | None:
-    """Database of handlers for commands that look into one: HEADRACE_STORE, or none."""
+    """URL of the handlers' database for commands: HEADRACE_STORE, or None."""
     return environ.get(STORE) or None
 
 
 def large_url(environ: Mapping[str, str] = os.environ) -> str:
-    """Place for the bodies of claim checks: HEADRACE_LARGE, or `large` in the data folder."""
+    """Where claim checks keep their bodies: HEADRACE_LARGE, or `large` in the data folder."""
     return environ.get(LARGE) or str(data_dir(environ) / "large")
 
 
 def broker_settings(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Broker settings given as HEADRACE_CONFIG_NUM_PARTITIONS=3; ConfigError on unknown ones."""
+    """Broker settings such as HEADRACE_CONFIG_NUM_PARTITIONS=3; raises ConfigError if unknown."""
     given: dict[str, str] = {}
     for variable, value in environ.items():
         if variable.startswith(SETTING_PREFIX):

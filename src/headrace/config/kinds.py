@@ -1,4 +1,4 @@
-"""The kinds of value a setting may hold, and how text becomes such a value and back."""
+"""The kinds of value a setting may hold, and conversion from text and back."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ DOUBLE_MAX = 1.7976931348623157e308
 
 
 def parse(kind: Kind, text: str) -> Value:
-    """Turn text into a value of this kind; raises ValueError with the reason when it is not one."""
+    """Turn text into a value of this kind; raises ValueError with the reason if it is invalid."""
     text = text.strip()
     if kind in _INTEGER_BITS:
         return _parse_integer(text, _INTEGER_BITS[kind])
@@ -72,7 +72,7 @@ def _parse_double(text: str) -> float:
 
 
 def text_of(value: Value) -> str | None:
-    """Canonical text of a value, as DescribeConfigs answers it; None stays None."""
+    """Canonical text of a value, as in DescribeConfigs; None stays None."""
     if value is None:
         return None
     if isinstance(value, bool):

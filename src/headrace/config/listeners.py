@@ -13,13 +13,13 @@ _ADDRESS = re.compile(
     re.ASCII,
 )
 _PORT_MAX = 65_535
-# TLS and SASL are not there yet, so no other protocol may be promised.
+# There is no TLS or SASL yet.
 _PROTOCOLS = ("PLAINTEXT",)
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One address that the broker listens on, or tells clients to use; an empty host is any."""
+    """An address that the broker listens on or advertises; an empty host is every interface."""
 
     name: str
     protocol: str
@@ -32,12 +32,12 @@ class Endpoint:
 
 
 def listeners(settings: Settings) -> list[Endpoint]:
-    """The endpoints that the broker binds; raises ConfigError if `listeners` is unfit."""
+    """The endpoints that the broker binds; raises ConfigError if `listeners` is invalid."""
     return _endpoints(settings, "listeners")
 
 
 def advertised_listeners(settings: Settings) -> list[Endpoint]:
-    """The endpoints told to clients: `advertised.listeners`, or `listeners` when it is unset."""
+    """The endpoints for clients: `advertised.listeners`, or `listeners` if that is unset."""
     given = settings.list("advertised.listeners")
     endpoints = _endpoints(settings, "advertised.listeners" if given else "listeners")
     bound = {endpoint.name for endpoint in listeners(settings)}
@@ -48,7 +48,7 @@ def advertised_listeners(settings: Settings) -> list[Endpoint]:
         if endpoint.host in ("", "0.0.0.0", "::"):
             raise ConfigError(
                 "advertised.listeners",
-                f"clients cannot connect to {endpoint}: name the address that they shall use, "
+                f"clients cannot connect to {endpoint}; give an address that they can reach, "
                 f"such as {endpoint.name}://this-machine:{endpoint.port}",
             )
     return endpoints
@@ -64,7 +64,7 @@ def check_listeners(settings: Settings) -> None:
 
 
 def _require_loopback(endpoint: Endpoint) -> None:
-    """Refuse to listen beyond this machine while nobody has to prove who they are."""
+    """Refuse to listen beyond this machine while there is no authentication."""
     host = endpoint.host
     try:
         local = host == "localhost" or ipaddress.ip_address(host).is_loopback
@@ -74,7 +74,7 @@ def _require_loopback(endpoint: Endpoint) -> None:
         raise ConfigError(
             "listeners",
             f"{host or 'every interface'} is not loopback and there is no authentication; listen "
-            "on 127.0.0.1, or say --set headrace.allow.insecure.listen=true on a trusted network",
+            "on 127.0.0.1, or use --set headrace.allow.insecure.listen=true on a trusted network",
         )
 
 
@@ -90,7 +90,7 @@ def _endpoints(settings: Settings, setting: str) -> list[Endpoint]:
         if protocol is None:
             raise ConfigError(setting, f"{name} has no protocol in listener.security.protocol.map")
         if any(endpoint.name == name for endpoint in endpoints):
-            raise ConfigError(setting, f"the listener {name} is given twice")
+            raise ConfigError(setting, f"listener {name} is given twice")
         endpoints.append(
             Endpoint(name, protocol, match["six"] or match["host"] or "", int(match["port"]))
         )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from headrace.config.kinds import INT_MAX, Kind
-from headrace.config.settings import ConfigError, Setting, Settings
+from headrace.config.kinds import INT_MAX
+from headrace.config.settings import ConfigError, Setting, Settings, boolean, integer, listing, long
 from headrace.config.validators import address_counts, at_least, between, not_empty
 
 _CONNECTIONS_MAX = 10_000
@@ -26,161 +26,64 @@ def check_queued_bytes(settings: Settings) -> None:
         )
 
 
+# fmt: off
 NETWORK_ROWS: tuple[Setting, ...] = (
-    Setting(
-        name="listeners",
-        kind=Kind.LIST,
-        default=("PLAINTEXT://127.0.0.1:9092",),
-        valid=not_empty(),
-        kafka_default="PLAINTEXT://:9092",
-        doc="Addresses to listen on, each `NAME://host:port`; an empty host is every interface, "
-        "port 0 is any free port. Only loopback by default, because there is no authentication.",
-    ),
-    Setting(
-        name="advertised.listeners",
-        kind=Kind.LIST,
-        default=None,
-        doc="Addresses told to clients; when not set, those of `listeners`.",
-    ),
-    Setting(
-        name="listener.security.protocol.map",
-        kind=Kind.LIST,
-        default=("PLAINTEXT:PLAINTEXT",),
-        kafka_default="every protocol under its own name",
-        doc="Protocol of each listener name, as `NAME:PROTOCOL`. Only PLAINTEXT works today, so "
-        "only that is in the default.",
-    ),
-    Setting(
-        name="headrace.allow.insecure.listen",
-        kind=Kind.BOOLEAN,
-        default=False,
-        doc="Must be true to listen beyond loopback without authentication.",
-    ),
-    Setting(
-        name="socket.send.buffer.bytes",
-        kind=Kind.INT,
-        default=-1,
-        valid=at_least(-1),
-        unit="bytes",
-        kafka_default="102400",
-        doc=f"Send buffer of each connection's socket; {_SOCKET_BUFFER_DOC}",
-    ),
-    Setting(
-        name="socket.receive.buffer.bytes",
-        kind=Kind.INT,
-        default=-1,
-        valid=at_least(-1),
-        unit="bytes",
-        kafka_default="102400",
-        doc=f"Receive buffer of each connection's socket; {_SOCKET_BUFFER_DOC}",
-    ),
-    Setting(
-        name="socket.request.max.bytes",
-        kind=Kind.INT,
-        default=100 << 20,
-        valid=at_least(1),
-        unit="bytes",
-        doc="The largest request; a connection that announces a larger one is closed.",
-    ),
-    Setting(
-        name="socket.listen.backlog.size",
-        kind=Kind.INT,
-        default=50,
-        valid=at_least(1),
-        doc="Connections that may wait to be accepted.",
-    ),
-    Setting(
-        name="max.connections",
-        kind=Kind.INT,
-        default=_CONNECTIONS_MAX,
-        valid=at_least(0),
-        kafka_default=str(INT_MAX),
-        doc="Connections at a time, over all listeners; further ones are closed at once. Finite, "
-        "so that a flood cannot take every descriptor.",
-    ),
-    Setting(
-        name="max.connections.per.ip",
-        kind=Kind.INT,
-        default=_CONNECTIONS_MAX,
-        valid=at_least(0),
-        kafka_default=str(INT_MAX),
-        doc="Connections at a time from one address; further ones are closed at once. Finite for "
-        "the same reason as `max.connections`.",
-    ),
-    Setting(
-        name="max.connections.per.ip.overrides",
-        kind=Kind.LIST,
-        default=(),
-        valid=address_counts(),
-        doc="Other limits for single addresses, as `host:count`.",
-    ),
-    Setting(
-        name="connections.max.idle.ms",
-        kind=Kind.LONG,
-        default=600_000,
-        valid=at_least(-1),
-        unit="ms",
-        doc="A connection without a request for this long is closed; -1: never.",
-    ),
-    Setting(
-        name="queued.max.requests",
-        kind=Kind.INT,
-        default=500,
-        valid=at_least(1),
-        doc="Requests that this node holds unanswered before it stops reading from connections. "
-        "Requests that wait by their own wish (fetches, joins) are not counted.",
-    ),
-    Setting(
-        name="queued.max.request.bytes",
-        kind=Kind.LONG,
-        default=128 << 20,
-        valid=at_least(-1),
-        unit="bytes",
-        kafka_default="-1",
-        doc="Bytes of unanswered requests that this node holds before it stops reading from "
-        "connections; -1: no limit. Finite, so that memory is bounded.",
-    ),
-    Setting(
-        name="num.network.threads",
-        kind=Kind.INT,
-        default=3,
-        valid=between(1, 1024),
-        doc="Threads that read cold data from disk for fetches, so that the event loop, which "
-        "serves every connection, never waits for a disk.",
-    ),
-    Setting(
-        name="num.io.threads",
-        kind=Kind.INT,
-        default=8,
-        valid=between(1, 1024),
-        doc="Threads that sync log files to disk; each file has at most one sync in flight.",
-    ),
-    Setting(
-        name="headrace.sendfile",
-        kind=Kind.BOOLEAN,
-        default=False,
-        doc="Whether large plain-text fetches are sent by `sendfile` instead of by one copy.",
-    ),
-    Setting(
-        name="fetch.max.bytes",
-        kind=Kind.INT,
-        default=55 << 20,
-        valid=at_least(1024),
-        unit="bytes",
-        doc="The most record bytes in one fetch answer, whatever the client asks for.",
-    ),
-    Setting(
-        name="max.incremental.fetch.session.cache.slots",
-        kind=Kind.INT,
-        default=1000,
-        valid=at_least(0),
-        doc="Fetch sessions (KIP-227) kept at a time; further fetches go without a session.",
-    ),
-    Setting(
-        name="max.request.partition.size.limit",
-        kind=Kind.INT,
-        default=2000,
-        valid=at_least(1),
-        doc="The most partitions in one DescribeTopicPartitions answer.",
-    ),
+    listing("listeners", ("PLAINTEXT://127.0.0.1:9092",),
+        "Addresses to listen on, each `NAME://host:port`; an empty host is every interface, port 0 "
+        "is any free port. Loopback by default, because there is no authentication.",
+        not_empty(), kafka_default="PLAINTEXT://:9092"),
+    listing("advertised.listeners", None,
+        "Addresses that clients are given; when not set, those of `listeners`."),
+    listing("listener.security.protocol.map", ("PLAINTEXT:PLAINTEXT",),
+        "Protocol of each listener name, as `NAME:PROTOCOL`. Only PLAINTEXT works today, so only "
+        "that is in the default.", kafka_default="every protocol under its own name"),
+    boolean("headrace.allow.insecure.listen", False,
+        "Must be true to listen beyond loopback without authentication."),
+    integer("socket.send.buffer.bytes", -1,
+        f"Send buffer of each connection's socket; {_SOCKET_BUFFER_DOC}",
+        at_least(-1), unit="bytes", kafka_default="102400"),
+    integer("socket.receive.buffer.bytes", -1,
+        f"Receive buffer of each connection's socket; {_SOCKET_BUFFER_DOC}",
+        at_least(-1), unit="bytes", kafka_default="102400"),
+    integer("socket.request.max.bytes", 100 << 20,
+        "The largest request; a connection that announces a larger one is closed.",
+        at_least(1), unit="bytes"),
+    integer("socket.listen.backlog.size", 50,
+        "Connections that may wait to be accepted.", at_least(1)),
+    integer("max.connections", _CONNECTIONS_MAX,
+        "Connections at a time, over all listeners; further ones are closed at once. Finite, so "
+        "that a flood cannot take every descriptor.", at_least(0), kafka_default=str(INT_MAX)),
+    integer("max.connections.per.ip", _CONNECTIONS_MAX,
+        "Connections at a time from one address; further ones are closed at once. Finite for the "
+        "same reason as `max.connections`.", at_least(0), kafka_default=str(INT_MAX)),
+    listing("max.connections.per.ip.overrides", (),
+        "Other limits for single addresses, as `host:count`.", address_counts()),
+    long("connections.max.idle.ms", 600_000,
+        "A connection without a request for this long is closed; -1: never.",
+        at_least(-1), unit="ms"),
+    integer("queued.max.requests", 500,
+        "Writes that wait for their sync at a time, over all connections, before this node stops "
+        "reading from connections that have a request under way. Other requests are not counted.",
+        at_least(1)),
+    long("queued.max.request.bytes", 128 << 20,
+        "Bytes of large requests that this node receives at a time; further ones wait. -1: no "
+        "limit. Finite, so that memory is bounded.",
+        at_least(-1), unit="bytes", kafka_default="-1"),
+    integer("num.network.threads", 3,
+        "Threads that read data from disk that is not in the page cache. One event loop serves "
+        "every connection, and never waits for a disk.", between(1, 1024)),
+    integer("num.io.threads", 8,
+        "Threads that sync log files to disk; each file has at most one sync in flight.",
+        between(1, 1024)),
+    boolean("headrace.sendfile", False,
+        "Whether large plain-text fetches are sent by `sendfile` instead of by one copy."),
+    integer("fetch.max.bytes", 55 << 20,
+        "The most record bytes in one Fetch response, whatever the client asks for.",
+        at_least(1024), unit="bytes"),
+    integer("max.incremental.fetch.session.cache.slots", 1000,
+        "Fetch sessions (KIP-227) kept at a time; further fetches go without a session.",
+        at_least(0)),
+    integer("max.request.partition.size.limit", 2000,
+        "The most partitions in one DescribeTopicPartitions response.", at_least(1)),
 )
+# fmt: on

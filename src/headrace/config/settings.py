@@ -1,12 +1,13 @@
-"""Settings: rows that describe them, and parsed values in layers with a source each."""
+"""Settings: the rows that describe them, and their values in layers, one for each source."""
 
 from __future__ import annotations
 
 import builtins
 import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from enum import Enum, IntEnum
+from functools import partial
 from typing import TypeAlias, cast
 
 from headrace.config.kinds import Kind, Value, parse, text_of
@@ -21,7 +22,7 @@ _StrList: TypeAlias = builtins.list[builtins.str]
 
 
 class ConfigError(ValueError):
-    """A setting that is unknown or has a bad value; says its name, the reason and a near name."""
+    """A setting that is unknown or has an invalid value, with the reason and the nearest name."""
 
     def __init__(self, name: str, reason: str, nearest: str | None = None) -> None:
         self.name = name
@@ -60,40 +61,41 @@ PRECEDENCE = (
 
 
 @dataclass(frozen=True, slots=True)
-class Twin:
+class Fallback:
     """The broker setting that gives a topic setting its default, in its own unit."""
 
     name: str
     factor: int = 1
 
     def convert(self, value: Value) -> Value:
-        """The broker's value in the topic's unit; unset and -1 (no limit) are the same in all."""
+        """Return the broker's value in the topic's unit; unset and -1 (no limit) have no unit."""
         if self.factor == 1 or value in (None, -1):
             return value
         return cast(int, value) * self.factor
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Setting:
-    """One row: a setting's name, kind, default, unit, meaning and limits."""
+    """One row: a setting's kind, name, default, meaning, limits and unit."""
 
-    name: str
     kind: Kind
+    name: str
     default: Value
     doc: str
     valid: Validator | None = None
+    _: KW_ONLY
     unit: str = ""
     scope: Scope = Scope.READ_ONLY
     sensitive: bool = False
-    # Kafka's default where ours differs; the row's doc says why.
+    # Kafka's default where ours differs; the doc says why.
     kafka_default: str | None = None
-    # Why the setting is accepted though it cannot have an effect yet; empty when it has one.
+    # Why the setting has no effect yet; empty when it has one.
     inert: str = ""
-    # For topic settings: the broker settings it falls back on, the first that is set wins.
-    twins: tuple[Twin, ...] = ()
+    # For topic settings: the broker settings to fall back on; the first that is set wins.
+    fallbacks: tuple[Fallback, ...] = ()
 
     def parse(self, given: object) -> Value:
-        """Check a given value (text, or a plain Python value) and turn it into this row's kind."""
+        """Turn text or a plain Python value into a value of this kind; raises ConfigError."""
         try:
             value = parse(self.kind, _text(given))
             if self.valid is not None:
@@ -102,6 +104,16 @@ class Setting:
             shown = "the given value" if self.sensitive else repr(given)
             raise ConfigError(self.name, f"{shown} is not valid: {error}") from None
         return value
+
+
+# A row is written as its kind, called with the rest.
+boolean = partial(Setting, Kind.BOOLEAN)
+string = partial(Setting, Kind.STRING)
+integer = partial(Setting, Kind.INT)
+short = partial(Setting, Kind.SHORT)
+long = partial(Setting, Kind.LONG)
+double = partial(Setting, Kind.DOUBLE)
+listing = partial(Setting, Kind.LIST)
 
 
 def _text(given: object) -> str:
@@ -116,7 +128,7 @@ def _text(given: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """A table of settings with the rules that span several of them."""
+    """A table of settings, with the rules that span several of them."""
 
     noun: str
     rows: tuple[Setting, ...]
@@ -134,7 +146,7 @@ class Rows:
         return name in self.by_name
 
     def row(self, name: str) -> Setting:
-        """The row of this name; raises ConfigError with the nearest name when there is none."""
+        """The row of this name; raises ConfigError with the nearest name if it is unknown."""
         row = self.by_name.get(name)
         if row is None:
             near = difflib.get_close_matches(name, self.by_name, n=1, cutoff=0.6)
@@ -149,7 +161,7 @@ class Rows:
 class Settings:
     """Values of a table of rows, in layers by source, with typed accessors.
 
-    A layer may be replaced while the broker runs; readers that want to follow read at each use.
+    A layer may be replaced while the broker runs: read a value at each use to follow changes.
     """
 
     __slots__ = ("_layers", "_values", "rows")
@@ -168,10 +180,8 @@ class Settings:
         given: Mapping[str, object] = {},
         source: Source = Source.STATIC_BROKER,
     ) -> Settings:
-        """Read settings from names and values; raises ConfigError on the first that is unfit."""
+        """Read settings from names and values; raises ConfigError at the first invalid one."""
         return cls(rows, {source: rows.parse(given)})
-
-    # -- typed accessors ---------------------------------------------------------------------
 
     def int(self, name: _Str) -> _Int:
         """The value of a whole-number setting that is set."""
@@ -202,17 +212,15 @@ class Settings:
         return [*cast("tuple[_Str, ...]", self._values[name] or ())]
 
     def value(self, name: _Str) -> Value:
-        """The value of a setting, whatever its kind."""
+        """The value of a setting of any kind."""
         return self._values[name]
 
     def text(self, name: _Str) -> _Str | None:
         """Canonical text of a setting's value; None when it is unset."""
         return text_of(self._values[name])
 
-    # -- sources -----------------------------------------------------------------------------
-
     def is_default(self, name: _Str) -> _Bool:
-        """True when nobody set this setting."""
+        """True if no source sets this setting."""
         return self.source(name) is Source.DEFAULT
 
     def source(self, name: _Str) -> Source:
@@ -231,19 +239,17 @@ class Settings:
         return self._layers.get(source, {})
 
     def given(self) -> dict[_Str, _Str]:
-        """Everything that somebody set, as text, without the defaults."""
+        """Every value that is not a default, as text."""
         return {name: self.text(name) or "" for name in self._values if not self.is_default(name)}
 
-    # -- change ------------------------------------------------------------------------------
-
     def check_layer(self, source: Source, given: Mapping[_Str, object]) -> None:
-        """Raise ConfigError if replacing this layer would give unfit settings; changes nothing."""
+        """Raise ConfigError if this layer would be invalid; changes nothing."""
         Settings(self.rows, {**self._layers, source: self.rows.parse(given)})
 
     def replace_layer(self, source: Source, given: Mapping[_Str, object]) -> set[_Str]:
-        """Replace one layer; the names of the settings that have another value now.
+        """Replace one layer and return the names of the settings that changed.
 
-        All or nothing: when a value is unfit, ConfigError is raised and nothing has changed.
+        Raises ConfigError for an invalid value; then nothing has changed.
         """
         changed = Settings(self.rows, {**self._layers, source: self.rows.parse(given)})
         names = {name for name, value in self._values.items() if changed._values[name] != value}

@@ -11,7 +11,7 @@ from headrace.config.topic_rows import TOPIC_ROWS
 
 
 class Synonym(NamedTuple):
-    """One place that a value may come from: the name it has there, its value, the place."""
+    """A source of a value: the name it has there, the value, and the source."""
 
     name: str
     value: Value
@@ -19,25 +19,27 @@ class Synonym(NamedTuple):
 
 
 def topic_settings(broker: Settings, overrides: Mapping[str, object]) -> Settings:
-    """Settings of a topic with these overrides on this broker; raises ConfigError if unfit."""
+    """Settings of a topic with these overrides; raises ConfigError if one is invalid."""
     layers: dict[Source, dict[str, Value]] = {Source.TOPIC: TOPIC_ROWS.parse(overrides)}
     for row in TOPIC_ROWS:
-        for twin in row.twins:
-            value = broker.value(twin.name)
+        for fallback in row.fallbacks:
+            value = broker.value(fallback.name)
             if value is not None:
-                layers.setdefault(broker.source(twin.name), {})[row.name] = twin.convert(value)
+                layers.setdefault(broker.source(fallback.name), {})[row.name] = fallback.convert(
+                    value
+                )
                 break
     return Settings(TOPIC_ROWS, layers)
 
 
 def topic_synonyms(broker: Settings, topic: Settings, row: Setting) -> list[Synonym]:
-    """Every place that gives this topic setting a value, the deciding one first."""
+    """Every source of this topic setting, the deciding one first."""
     own = topic.layer(Source.TOPIC)
     found = [Synonym(row.name, own[row.name], Source.TOPIC)] if row.name in own else []
     for source in PRECEDENCE:
         layer = broker.layer(source)
-        for twin in row.twins:
-            value = layer.get(twin.name)
+        for fallback in row.fallbacks:
+            value = layer.get(fallback.name)
             if value is not None:
-                found.append(Synonym(twin.name, value, source))
+                found.append(Synonym(fallback.name, value, source))
     return found

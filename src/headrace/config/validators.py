@@ -1,4 +1,4 @@
-"""Checks on a single value: each is called with the parsed value and raises ValueError if unfit."""
+"""Checks on one parsed value: each raises ValueError if the value is invalid."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from headrace.config.kinds import Value
 
 @dataclass(frozen=True, slots=True)
 class Validator:
-    """A check together with the words that the docs use for it."""
+    """A check, with its description for errors and docs."""
 
     text: str
     check: Callable[[Value], bool]
 
     def __call__(self, value: Value) -> None:
-        """Raise ValueError with the reason if the value is unfit."""
+        """Raise ValueError with the reason if the value is invalid."""
         if not self.check(value):
             raise ValueError(f"must be {self.text}")
 

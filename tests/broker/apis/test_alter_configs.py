@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.broker.apis.asking import Asker, with_broker
 
-from headrace.config.resources import ResourceType
+from headrace.config.changes import ResourceType
 from headrace.protocol.api.alter_configs import (
     AlterableConfig,
     AlterConfigsRequest,

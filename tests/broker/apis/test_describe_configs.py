@@ -8,8 +8,7 @@ import pytest
 from tests.broker.apis.asking import Asker, with_broker
 
 from headrace.config import BROKER_ROWS, TOPIC_ROWS, Kind, Source
-from headrace.config.changes import Change, Operation, apply_changes
-from headrace.config.resources import ResourceType
+from headrace.config.changes import Change, Operation, ResourceType, apply_changes
 from headrace.protocol.api.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,

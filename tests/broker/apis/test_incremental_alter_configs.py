@@ -8,8 +8,7 @@ import pytest
 from tests.broker.apis.asking import Asker, with_broker
 
 from headrace.config import Source
-from headrace.config.changes import Operation
-from headrace.config.resources import ResourceType
+from headrace.config.changes import Operation, ResourceType
 from headrace.protocol.api.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,

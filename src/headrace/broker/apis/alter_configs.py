@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from headrace.broker.apis.describe_configs import check_broker
 from headrace.broker.apis.metadata import unknown_topic_error
 from headrace.broker.registry import handles
-from headrace.config.resources import ResourceType
+from headrace.config.changes import ResourceType
 from headrace.protocol.api.alter_configs import (
     AlterableConfig,
     AlterConfigsRequest,

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from headrace.broker.apis.metadata import unknown_topic_error
 from headrace.broker.registry import handles
 from headrace.config import Scope, Setting, Source, Synonym, topic_settings, topic_synonyms
+from headrace.config.changes import ResourceType
 from headrace.config.kinds import text_of
-from headrace.config.resources import ResourceType
 from headrace.protocol.api.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,

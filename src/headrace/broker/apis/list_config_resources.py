@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.broker.registry import handles
-from headrace.config.resources import ResourceType
+from headrace.config.changes import ResourceType
 from headrace.protocol.api.list_config_resources import (
     ConfigResource,
     ListConfigResourcesRequest,
