@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from headrace.client.cluster import Cluster
-from headrace.client.leaders import LATEST, Leaders
-from headrace.client.security import Security
+from headrace.client.wire.cluster import Cluster
+from headrace.client.wire.leaders import LATEST, Leaders
+from headrace.client.wire.security import Security
 from headrace.protocol.api.produce import (
     PartitionProduceData,
     ProduceRequest,

@@ -9,10 +9,9 @@ import logging
 import threading
 
 from headrace import Consumer, Producer
-from headrace.client.addresses import parse_servers
 from headrace.client.clock import SystemClock
-from headrace.client.cluster import Cluster
-from headrace.client.security import Security
+from headrace.client.wire.cluster import Cluster, parse_servers
+from headrace.client.wire.security import Security
 from headrace.lag.causes import explain
 from headrace.lag.gather import gather
 from headrace.lag.levels import Ladder, Threshold

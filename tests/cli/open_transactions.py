@@ -7,9 +7,9 @@ import time
 from confluent_kafka import Producer
 
 from headrace.cli.common.pairs import split_address
-from headrace.client.cluster import Cluster, CoordinatorOf
-from headrace.client.refusals import refused
-from headrace.client.security import Security
+from headrace.client.wire.cluster import Cluster, CoordinatorOf
+from headrace.client.wire.errors import refused
+from headrace.client.wire.security import Security
 from headrace.protocol.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from headrace.protocol.api.produce import (
     PartitionProduceData,

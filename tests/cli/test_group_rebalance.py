@@ -12,9 +12,9 @@ from tests.cli.tool import Headrace
 
 from headrace.cli.group.names import find_groups
 from headrace.cli.group.rebalancing import Rebalance
-from headrace.client.cluster import Cluster, CoordinatorOf
-from headrace.client.security import Security
-from headrace.client.wire import Wire
+from headrace.client.wire.cluster import Cluster, CoordinatorOf
+from headrace.client.wire.connection import Wire
+from headrace.client.wire.security import Security
 from headrace.protocol.api.join_group import (
     JoinGroupRequest,
     JoinGroupRequestProtocol,

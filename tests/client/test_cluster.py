@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 from tests.cli.places import commit, fill
 
-from headrace.client.cluster import BrokerAddress, Cluster, CoordinatorOf
-from headrace.client.security import Security
+from headrace.client.wire.cluster import BrokerAddress, Cluster, CoordinatorOf
+from headrace.client.wire.security import Security
 from headrace.protocol.api.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,

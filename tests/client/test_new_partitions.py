@@ -14,7 +14,7 @@ from tests.client.kafkas import Kafka, read_values, values
 from tests.waiting import wait_until
 
 from headrace.client import Consumer
-from headrace.client.beginnings import Begin, Mark, decide, find_mark
+from headrace.client.consumer.group_start import Begin, Mark, decide, find_mark
 
 # So that a running member hears of new partitions within a second.
 SOON = {"metadata.max.age.ms": 1000, "heartbeat.interval.ms": 200}
@@ -124,7 +124,7 @@ def test_two_members_that_start_together_replay_no_history(kafka: Kafka) -> None
 def test_a_topic_taken_as_a_whole_brings_its_new_partitions(
     kafka: Kafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.client.consumer.WATCH_SECONDS", 0.2)
+    monkeypatch.setattr("headrace.client.consumer.consumer.WATCH_SECONDS", 0.2)
     topic = kafka.topic("alone")
     kafka.fill(topic, 2, word="history")
     with Consumer({**kafka.quiet, "auto.offset.reset": "latest"}) as consumer:

@@ -10,10 +10,10 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from tests.client.kafkas import TIMEOUT_SECONDS, Kafka
 
-from headrace.client.cluster import Cluster
-from headrace.client.leaders import Isolation
-from headrace.client.raw import OffsetOutOfRange, RawReader
-from headrace.client.security import Security
+from headrace.client.wire.batch_reader import OffsetOutOfRange, RawReader
+from headrace.client.wire.cluster import Cluster
+from headrace.client.wire.leaders import Isolation
+from headrace.client.wire.security import Security
 from headrace.protocol.api.fetch import FetchRequest, PartitionData
 from headrace.protocol.batch import iter_records
 from headrace.protocol.errors import ErrorCode, KafkaError
@@ -172,7 +172,7 @@ def test_what_never_comes_is_believed_to_be_compacted(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr("headrace.client.raw.SILENCE_SECONDS", 0.05)
+    monkeypatch.setattr("headrace.client.wire.batch_reader.SILENCE_SECONDS", 0.05)
     topic = headrace_kafka.topic("raw")
     headrace_kafka.fill(topic, 5)
     emptied += [True] * 100_000

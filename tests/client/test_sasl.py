@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.client.sasl import plain, scram
+from headrace.client.wire.sasl import plain, scram
 from headrace.protocol.errors import KafkaError
 
 # RFC 7677, section 3; the same exchange with SHA-1 is in RFC 5802, section 5.

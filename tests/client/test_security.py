@@ -10,9 +10,9 @@ from confluent_kafka import Producer
 from tests.apache_kafka import ApacheKafka
 from tests.secured_kafka import as_admin, certificate, secured_kafka
 
-from headrace.client.cluster import Cluster
-from headrace.client.raw import RawReader
-from headrace.client.security import Security
+from headrace.client.wire.batch_reader import RawReader
+from headrace.client.wire.cluster import Cluster
+from headrace.client.wire.security import Security
 from headrace.protocol.errors import ErrorCode, KafkaError
 
 __all__ = ["certificate", "secured_kafka"]

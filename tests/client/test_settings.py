@@ -14,6 +14,7 @@ from tests.client.kafkas import Kafka
 from tests.waiting import wait_until
 
 from headrace.client import Consumer, Producer
+from headrace.client.consumer.start import EARLIEST, LATEST, Start, parse_reset, parse_start
 from headrace.client.errors import UnknownSetting
 from headrace.client.java_secrets import SECRETS
 from headrace.client.setting_names import (
@@ -24,7 +25,6 @@ from headrace.client.setting_names import (
     WITHOUT_EFFECT,
 )
 from headrace.client.settings import OWN_CONSUMER, OWN_PRODUCER, Kind, _known, translate
-from headrace.client.starts import EARLIEST, LATEST, Start, parse_reset, parse_start
 
 HERE = {"bootstrap.servers": "127.0.0.1:1"}
 NAMES = """

@@ -12,8 +12,7 @@ from tests.waiting import wait_until
 
 from headrace.client import Producer, Switches
 from headrace.client.errors import RateLimited, TopicSwitchedOff
-from headrace.client.rates import Rate
-from headrace.client.switches import CONTROL_TOPIC, SwitchState, turn
+from headrace.client.switches import CONTROL_TOPIC, Rate, SwitchState, turn
 
 
 def test_a_switch_reaches_those_who_follow_and_those_who_come(kafka: Kafka) -> None:

@@ -8,8 +8,8 @@ import threading
 
 import pytest
 
-from headrace.client.security import Security
-from headrace.client.wire import Wire
+from headrace.client.wire.connection import Wire
+from headrace.client.wire.security import Security
 from headrace.protocol.api.api_versions import ApiVersion, ApiVersionsResponse
 from headrace.protocol.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from headrace.protocol.api_keys import ApiKey

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError
 
+from headrace.client.delivery import OnDelivery, RecordMetadata
 from headrace.client.errors import DeliveryFailed, RecordTooLarge
-from headrace.client.sent import OnDelivery, RecordMetadata
 from headrace.dispatch.fences import Fence, Token
 from headrace.dispatch.outcomes import Outcome, State
 from headrace.dispatch.room import Room

@@ -115,7 +115,7 @@ def main() -> None:
     import tests.faults.shop  # noqa: F401
 
     import headrace.cli.app
-    import headrace.client.consumer
+    import headrace.client.consumer.consumer
     import headrace.client.producer
     import headrace.handlers.background
     import headrace.handlers.runner

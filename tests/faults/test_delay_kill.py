@@ -21,8 +21,8 @@ from tests.ledger.delay.reading import read_all
 from tests.waiting import WAIT_SECONDS, wait_until
 
 from headrace.client import Producer
+from headrace.client.delivery import Sent
 from headrace.client.errors import DeliveryFailed
-from headrace.client.sent import Sent
 from headrace.ledger.delay.pending import pending
 
 TARGET = "orders"

@@ -8,9 +8,8 @@ import pytest
 from tests.client.conftest import headrace_kafka, kafka
 from tests.client.kafkas import Kafka
 
-from headrace.client.addresses import parse_servers
-from headrace.client.cluster import Cluster
-from headrace.client.security import Security
+from headrace.client.wire.cluster import Cluster, parse_servers
+from headrace.client.wire.security import Security
 
 __all__ = ["headrace_kafka", "kafka"]
 

@@ -6,7 +6,7 @@ import uuid
 from types import TracebackType
 from typing import Self
 
-from headrace.client.cluster import Cluster, CoordinatorOf
+from headrace.client.wire.cluster import Cluster, CoordinatorOf
 from headrace.protocol.api.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsRequestPartition,

@@ -17,10 +17,9 @@ from tests.client.kafkas import TIMEOUT_SECONDS, Kafka
 from tests.lag.workers import Worker
 from tests.waiting import wait_until
 
-from headrace.client.addresses import parse_servers
 from headrace.client.clock import SystemClock
-from headrace.client.cluster import Cluster
-from headrace.client.security import Security
+from headrace.client.wire.cluster import Cluster, parse_servers
+from headrace.client.wire.security import Security
 from headrace.handlers import App, Retry
 from headrace.lag.causes import explain
 from headrace.lag.findings import Cause, Finding

@@ -18,10 +18,10 @@ from tests.client.kafkas import TIMEOUT_SECONDS, Kafka
 from tests.lag.share_members import ShareMember, begin_at
 from tests.waiting import wait_until
 
+from headrace.client.admin.groups import MARKERS
 from headrace.client.clock import SystemClock
-from headrace.client.cluster import Cluster
-from headrace.client.groups import MARKERS
-from headrace.client.security import Security
+from headrace.client.wire.cluster import Cluster
+from headrace.client.wire.security import Security
 from headrace.lag.meter import Meter
 from headrace.lag.places import GroupLag, PartitionLag, Standing
 

@@ -74,7 +74,7 @@ class Delaying:
     def partition(self, id: str) -> int:
         """Where the commands of an id go, so that they keep their order."""
         if not self._has_topic:
-            from headrace.client.making_topics import (
+            from headrace.client.admin.topics import (
                 admin_client,
                 commands_topic,
                 make_topics,

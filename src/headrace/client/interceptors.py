@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.client.serializers import load
 
 if TYPE_CHECKING:
-    from headrace.client.sent import RecordMetadata
+    from headrace.client.delivery import RecordMetadata
 
 _log = logging.getLogger("headrace.client")
 

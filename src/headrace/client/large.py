@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from headrace.protocol.partitions import TopicPartition
 
 if TYPE_CHECKING:
-    from headrace.client.sent import Sent
+    from headrace.client.delivery import Sent
 
 
 class Record(NamedTuple):

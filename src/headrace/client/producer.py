@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, Self
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import Producer as LibraryProducer
 
+from headrace.client.consumer.offsets import Places, to_partitions
 from headrace.client.delayed import TOPIC as DELAY_TOPIC
 from headrace.client.delayed import After, At, Delaying, cancel_headers
+from headrace.client.delivery import OnDelivery, RecordMetadata, Sent, Watched
 from headrace.client.errors import BufferFull, DeliveryFailed, RecordTooLarge
 from headrace.client.interceptors import Chain, Outgoing
 from headrace.client.large import Record
 from headrace.client.partitioners import PartitionCounts, Partitioner, by_name
-from headrace.client.places import Places, to_partitions
-from headrace.client.sent import OnDelivery, RecordMetadata, Sent, Watched
 from headrace.client.serializers import Serializer, serializer
 from headrace.client.settings import Settings, boolean, integer, read, with_bootstrap
 

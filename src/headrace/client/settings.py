@@ -23,6 +23,9 @@ Settings = Mapping[str, Any]
 # What a record on its way takes at least, however small its value is.
 RECORD_BYTES_MIN = 256
 
+# Some settings are only checked together with an address; this one is never contacted.
+_ANY_ADDRESS = {"bootstrap.servers": "127.0.0.1:9092"}
+
 _log = logging.getLogger("headrace.client")
 
 # Taken by the client itself; the library below never sees them.
@@ -88,6 +91,26 @@ def read(settings: Settings, kind: Kind) -> tuple[dict[str, Any], dict[str, Any]
 def with_bootstrap(given: str | Settings) -> dict[str, Any]:
     """Settings from an address alone, or from a mapping."""
     return {"bootstrap.servers": given} if isinstance(given, str) else dict(given)
+
+
+def settings_of(given: Mapping[str, Any], kind: Kind) -> dict[str, Any]:
+    """The settings that a client of this kind takes; UnknownSetting if neither kind knows one."""
+    other: Kind = "consumer" if kind == "producer" else "producer"
+    return {name: value for name, value in given.items() if _takes(kind, name, value, other)}
+
+
+def common_settings(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that producers, consumers and admin clients all take."""
+    return settings_of(settings_of(given, "consumer"), "producer")
+
+
+def _takes(kind: Kind, name: str, value: Any, other: Kind) -> bool:
+    try:
+        read({**_ANY_ADDRESS, name: value}, kind)
+    except UnknownSetting:
+        read({**_ANY_ADDRESS, name: value}, other)
+        return False
+    return True
 
 
 def integer(own: Settings, name: str, default: int, least: int = 0) -> int:

@@ -16,7 +16,6 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from headrace.client.compacted import CompactedReader
 from headrace.client.errors import RateLimited, TopicSwitchedOff
 from headrace.client.producer import Producer
-from headrace.client.rates import Rate
 from headrace.client.settings import Settings, translate, with_bootstrap
 
 CONTROL_TOPIC = "headrace.control"
@@ -50,6 +49,24 @@ class SwitchState:
 
 
 _ON = SwitchState()
+
+
+class Rate:
+    """Gives each record its turn; up to a second's worth may go at once after a quiet time."""
+
+    def __init__(self, per_second: float) -> None:
+        self.per_second = per_second
+        # When the last record given a turn would be due at an even pace.
+        self._due_s = float("-inf")
+
+    def wait_s(self, records: int, now_s: float, most_s: float = float("inf")) -> float | None:
+        """How long these records wait for their turn; None, without a turn, if above `most_s`."""
+        due_s = max(self._due_s, now_s - 1.0) + records / self.per_second
+        wait_s = max(0.0, due_s - now_s)
+        if wait_s > most_s:
+            return None
+        self._due_s = due_s
+        return wait_s
 
 
 class Switches:

@@ -10,12 +10,12 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
-from headrace.client.addresses import parse_servers
-from headrace.client.cluster import Cluster as Brokers
-from headrace.client.groups import read_committed
-from headrace.client.security import Security
+from headrace.client.admin.groups import read_committed
+from headrace.client.consumer.offsets import Offsets
 from headrace.client.settings import translate
-from headrace.client.starts import Offsets
+from headrace.client.wire.cluster import Cluster as Brokers
+from headrace.client.wire.cluster import parse_servers
+from headrace.client.wire.security import Security
 from headrace.dispatch.errors import DispatchError
 from headrace.protocol.errors import KafkaError as RefusedError
 

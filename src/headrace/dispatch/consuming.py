@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 
 from confluent_kafka import KafkaException
 
-from headrace.client.consumer import Consumer
+from headrace.client.consumer.consumer import Consumer
 from headrace.client.errors import CommitFailed
 from headrace.dispatch.cluster import Cluster
 

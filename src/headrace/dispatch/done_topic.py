@@ -10,7 +10,7 @@ from typing import Any
 
 from confluent_kafka import KafkaException
 
-from headrace.client.consumer import Consumer
+from headrace.client.consumer.consumer import Consumer
 from headrace.dispatch.cluster import Cluster
 from headrace.dispatch.outcomes import Outcome, parse
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from headrace.client.producer import Producer
-from headrace.client.settings_of_kind import common_settings, settings_of
+from headrace.client.settings import common_settings, settings_of
 from headrace.dispatch.cluster import Cluster
 from headrace.dispatch.consuming import WorkConsumer
 from headrace.dispatch.crew import Crew, make_crew
@@ -26,7 +26,7 @@ from headrace.dispatch.submitting import Submitting
 from headrace.handlers.loop import LoopThread
 
 if TYPE_CHECKING:
-    from headrace.client.sent import OnDelivery
+    from headrace.client.delivery import OnDelivery
     from headrace.dispatch.jobs import Worker
     from headrace.dispatch.limits import Limits
     from headrace.dispatch.outcomes import Outcome

@@ -20,9 +20,9 @@ from headrace.dispatch.tokens import Answer, Change
 from headrace.dispatch.work_records import Work, parse_headers
 
 if TYPE_CHECKING:
+    from headrace.client.delivery import RecordMetadata
     from headrace.client.errors import DeliveryFailed
     from headrace.client.producer import Producer
-    from headrace.client.sent import RecordMetadata
     from headrace.dispatch.exchanger import Exchanger
     from headrace.dispatch.inspector import Inspector
     from headrace.dispatch.limits import Limits

@@ -29,9 +29,9 @@ from headrace.dispatch.tokens import Return, Revoke
 from headrace.dispatch.work_records import Work, headers_of
 
 if TYPE_CHECKING:
+    from headrace.client.delivery import OnDelivery, RecordMetadata
     from headrace.client.errors import DeliveryFailed
     from headrace.client.producer import Producer
-    from headrace.client.sent import OnDelivery, RecordMetadata
     from headrace.dispatch.exchanger import Exchanger
     from headrace.dispatch.room import Room
     from headrace.dispatch.spool.writer import SpoolWriter

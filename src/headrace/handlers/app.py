@@ -20,7 +20,7 @@ from headrace.telemetry.alarms import Alarm
 
 if TYPE_CHECKING:
     from headrace.client.clock import Clock
-    from headrace.client.sent import Sent
+    from headrace.client.delivery import Sent
     from headrace.handlers.half.checkers import Checker
     from headrace.handlers.half.half import Half
     from headrace.handlers.runner import Runner

@@ -13,7 +13,7 @@ from headrace.handlers.lanes import Record, Track
 from headrace.protocol.partitions import TopicPartition
 
 if TYPE_CHECKING:
-    from headrace.client.consumer import Consumer
+    from headrace.client.consumer.consumer import Consumer
     from headrace.handlers.context import AppContext
 
 # A rebalance waits so long for the store to answer, well below max.poll.interval.ms.

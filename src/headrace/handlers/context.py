@@ -8,8 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from headrace.client.clock import Clock, SystemClock
-from headrace.client.settings import Kind
-from headrace.client.settings_of_kind import common_settings, settings_of
+from headrace.client.settings import Kind, common_settings, settings_of
 from headrace.errors import HandlerError
 from headrace.handlers.loop import LoopThread
 from headrace.telemetry.alarms import Alarms

@@ -18,7 +18,7 @@ from headrace.handlers.spilling import Spilling
 from headrace.handlers.workers import Workers
 
 if TYPE_CHECKING:
-    from headrace.client.consumer import Consumer
+    from headrace.client.consumer.consumer import Consumer
     from headrace.handlers.context import AppContext
     from headrace.handlers.execution import Execution
     from headrace.handlers.failures import Failures
@@ -272,7 +272,7 @@ class Session:
 
 def make_consumer(spec: HandlerSpec, context: AppContext) -> Consumer:
     """The consumer of a handler: it reads a new group's topics from their beginning."""
-    from headrace.client.consumer import Consumer
+    from headrace.client.consumer.consumer import Consumer
 
     return Consumer(
         {

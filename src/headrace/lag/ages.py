@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from headrace.client.leaders import Leaders
+from headrace.client.wire.leaders import Leaders
 from headrace.lag.first_records import First, FirstRecords, Spot
 from headrace.lag.places import Bounds
 from headrace.lag.timeline import Timeline

@@ -14,8 +14,8 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaException
 
+from headrace.client.admin.topics import NeededTopic, admin_client, make_topics
 from headrace.client.compacted import CompactedReader
-from headrace.client.making_topics import NeededTopic, admin_client, make_topics
 from headrace.client.producer import Producer
 from headrace.client.settings import translate
 from headrace.lag.levels import Level, Reading

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from headrace.client.leaders import Isolation, Leaders
+from headrace.client.wire.leaders import Isolation, Leaders
 from headrace.lag.places import Bounds
 from headrace.protocol.partitions import TopicPartition
 

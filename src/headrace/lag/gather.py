@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from headrace.client.clock import Clock
-from headrace.client.cluster import Cluster
 from headrace.client.dead_letters import ERROR_HEADER, RESENT_HEADER, SUFFIX
-from headrace.client.leaders import EARLIEST, LATEST, Leaders
 from headrace.client.message import find_header
+from headrace.client.wire.cluster import Cluster
+from headrace.client.wire.leaders import EARLIEST, LATEST, Leaders
 from headrace.lag.meter import Meter
 from headrace.lag.places import PartitionLag
 from headrace.lag.snapshot import (

@@ -7,8 +7,8 @@ from contextlib import suppress
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from headrace.client.cluster import BrokerAddress, Cluster
-from headrace.client.groups import CLASSIC, GroupRow
+from headrace.client.admin.groups import CLASSIC, GroupRow
+from headrace.client.wire.cluster import BrokerAddress, Cluster
 from headrace.lag.places import MemberView
 from headrace.protocol.api.consumer_group_describe import (
     ConsumerGroupDescribeRequest,

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
+from headrace.client.admin.groups import MARKERS, GroupRow, list_groups, read_committed
 from headrace.client.clock import Clock
-from headrace.client.cluster import Cluster, CoordinatorOf
-from headrace.client.groups import MARKERS, GroupRow, list_groups, read_committed
-from headrace.client.leaders import EARLIEST, LATEST, Isolation, Leaders
+from headrace.client.wire.cluster import Cluster, CoordinatorOf
+from headrace.client.wire.leaders import EARLIEST, LATEST, Isolation, Leaders
 from headrace.lag.ages import Ages, Subject
 from headrace.lag.first_records import First
 from headrace.lag.members import SHARE, Described, describe

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from headrace.client.groups import EMPTY_STATES
+from headrace.client.admin.groups import EMPTY_STATES
 from headrace.protocol.partitions import TopicPartition
 
 

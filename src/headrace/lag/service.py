@@ -9,11 +9,10 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from headrace.client.addresses import parse_servers
 from headrace.client.clock import Clock, SystemClock
-from headrace.client.cluster import Cluster
-from headrace.client.security import Security
 from headrace.client.settings import translate
+from headrace.client.wire.cluster import Cluster, parse_servers
+from headrace.client.wire.security import Security
 from headrace.lag.board import Board, Seat, make_topic
 from headrace.lag.deliveries import Deliveries
 from headrace.lag.meter import Meter

@@ -10,9 +10,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from headrace.client.delivery import Sent
 from headrace.client.large import Record
 from headrace.client.payloads import is_stream
-from headrace.client.sent import Sent
 from headrace.large.claims import new_name
 from headrace.large.compression import choose, compress
 from headrace.large.errors import LargeRefused

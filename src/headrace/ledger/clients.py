@@ -7,8 +7,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, Producer
 
-from headrace.client.settings import Kind, translate
-from headrace.client.settings_of_kind import settings_of
+from headrace.client.settings import Kind, settings_of, translate
 from headrace.ledger.topics import DEAD_BYTES_MAX
 
 # How soon a dead instance's partitions go to another, and how long a living one may be silent.

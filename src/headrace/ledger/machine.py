@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from headrace.client.making_topics import NeededTopic
+from headrace.client.admin.topics import NeededTopic
 from headrace.client.message import Message
 from headrace.telemetry.alarms import AlarmName, NamedAlarm
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from confluent_kafka.admin import AdminClient
 
+from headrace.client.admin.topics import admin_client, shared_settings
 from headrace.client.clock import Clock, SystemClock
-from headrace.client.making_topics import admin_client, shared_settings
 from headrace.ledger.intake import Intake
 from headrace.ledger.keeper import Keeper
 from headrace.ledger.lives import Lives

@@ -9,7 +9,7 @@ from typing import Any
 
 from confluent_kafka import KafkaException
 
-from headrace.client.making_topics import NeededTopic, make_topics
+from headrace.client.admin.topics import NeededTopic, make_topics
 from headrace.ledger.book import Wait
 from headrace.ledger.machine import Outgoing
 from headrace.ledger.topics import Names

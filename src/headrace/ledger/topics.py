@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from headrace.client.making_topics import (
+from headrace.client.admin.topics import (
     NeededTopic,
     commands_topic,
     make_topics,

@@ -10,7 +10,7 @@ _HELD_MS_MAX = 30_000
 
 
 class Sending(Protocol):
-    """The outcome of one record, as `headrace.client.sent.Sent` has it."""
+    """The outcome of one record, as `headrace.client.delivery.Sent` has it."""
 
     def done(self) -> bool: ...
 

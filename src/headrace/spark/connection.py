@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.client.addresses import parse_servers
-from headrace.client.cluster import Cluster
 from headrace.client.errors import UnknownSetting
-from headrace.client.security import Security
 from headrace.client.settings import read
+from headrace.client.wire.cluster import Cluster, parse_servers
+from headrace.client.wire.security import Security
 from headrace.spark.errors import OptionError
 
 PREFIX = "kafka."

@@ -14,7 +14,7 @@ from tests.ledger.delay.reading import read_all
 from tests.waiting import wait_until
 
 from headrace.client import Producer
-from headrace.client.making_topics import admin_client
+from headrace.client.admin.topics import admin_client
 from headrace.ledger.delay.pending import pending
 from headrace.ledger.service import LedgerService
 

@@ -16,7 +16,7 @@ from tests.ledger.half.world import command
 from tests.waiting import WAIT_SECONDS, wait_until
 
 # Not first in a thread: Python 3.11 cannot parse in two of them at once, as pytest lets it.
-import headrace.client.consumer  # noqa: F401
+import headrace.client.consumer.consumer  # noqa: F401
 from headrace.handlers.app import App
 from headrace.ledger.half.headers import TOPIC
 from headrace.ledger.half.known import KnownHalf, known_halves

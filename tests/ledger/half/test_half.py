@@ -12,9 +12,9 @@ import pytest
 from confluent_kafka import KafkaError
 from tests.waiting import WAIT_SECONDS, wait_until
 
+from headrace.client.delivery import Sent
 from headrace.client.errors import DeliveryFailed
 from headrace.client.message import Message
-from headrace.client.sent import Sent
 from headrace.errors import HandlerError
 from headrace.handlers.app import App
 from headrace.handlers.half.half import Half

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from headrace.client.admin.groups import MARKERS
 from headrace.client.errors import UnknownSetting
-from headrace.client.groups import MARKERS
-from headrace.client.settings_of_kind import common_settings, settings_of
+from headrace.client.settings import common_settings, settings_of
 from headrace.spark import Folder, Json, Pipeline, Source, Table, Topic, pipeline
 from headrace.spark.errors import PipelineError, SinkError
 from headrace.spark.pipelines.comparing import compare_sorted

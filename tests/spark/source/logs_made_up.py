@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from hypothesis import strategies as st
 
-from headrace.client.raw import Fetched
+from headrace.client.wire.batch_reader import Fetched
 from headrace.protocol.batch import build_batch, iter_headers
 from headrace.protocol.control import ControlType, EndTransactionMarker, build_marker
 from headrace.protocol.records import Record

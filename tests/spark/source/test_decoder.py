@@ -14,7 +14,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 from tests.spark.source.logs_made_up import Log, Row, logs
 
-from headrace.client.raw import Fetched
+from headrace.client.wire.batch_reader import Fetched
 from headrace.protocol.batch import (
     HEADER_BYTES,
     RECORD_COUNT_AT,

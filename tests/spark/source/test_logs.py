@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 import pytest
 
-from headrace.client.cluster import Cluster
-from headrace.client.security import Security
+from headrace.client.wire.cluster import Cluster
+from headrace.client.wire.security import Security
 from headrace.protocol.api.metadata import MetadataResponsePartition, MetadataResponseTopic
 from headrace.protocol.errors import ErrorCode
 from headrace.spark.errors import OptionError, SourceUnreachable

@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-from headrace.client.leaders import Isolation
+from headrace.client.wire.leaders import Isolation
 from headrace.spark.errors import OptionError
 from headrace.spark.source.columns import ALWAYS
 from headrace.spark.source.options import for_batch, for_stream, read_options

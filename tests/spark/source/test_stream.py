@@ -151,7 +151,7 @@ def test_new_partitions_are_read_from_their_beginning(kafka: Kafka) -> None:
 @pytest.fixture
 def quickly_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is not there is believed gone soon."""
-    for module in ("headrace.spark.source.logs", "headrace.client.raw"):
+    for module in ("headrace.spark.source.logs", "headrace.client.wire.batch_reader"):
         monkeypatch.setattr(f"{module}.GONE_SECONDS", 0.3)
 
 

@@ -15,7 +15,7 @@ from headrace.cli.common.errors import CliError
 from headrace.cli.common.pairs import parse_pairs, split_address
 
 if TYPE_CHECKING:
-    from headrace.client.cluster import Cluster
+    from headrace.client.wire.cluster import Cluster
 
 # By the names of the error codes.
 HINTS = {
@@ -34,8 +34,8 @@ HINTS = {
 def open_cluster(bootstrap: str, properties: list[str] | None) -> Iterator[Cluster]:
     """The cluster there; what goes wrong with it becomes an error of the command."""
     # Not before it is needed, since the messages of the whole protocol come with it.
-    from headrace.client.cluster import Cluster
-    from headrace.client.security import Security
+    from headrace.client.wire.cluster import Cluster
+    from headrace.client.wire.security import Security
     from headrace.protocol.errors import KafkaError
     from headrace.protocol.primitives import ProtocolError
 

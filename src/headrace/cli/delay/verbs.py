@@ -109,7 +109,7 @@ def reschedule(
 
 def _producer(settings: dict[str, Any]) -> Producer:
     from headrace.client.producer import Producer
-    from headrace.client.settings_of_kind import settings_of
+    from headrace.client.settings import settings_of
 
     return Producer(settings_of(settings, "producer"))
 

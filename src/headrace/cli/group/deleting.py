@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from headrace.cli.common.errors import CliError
 from headrace.cli.common.partition_sets import Selection, is_selected
-from headrace.client.cluster import Cluster, CoordinatorOf
-from headrace.client.groups import read_committed
-from headrace.client.refusals import refused
+from headrace.client.admin.groups import read_committed
+from headrace.client.wire.cluster import Cluster, CoordinatorOf
+from headrace.client.wire.errors import refused
 from headrace.protocol.api.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from headrace.protocol.api.offset_delete import (
     OffsetDeleteRequest,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from headrace.client.admin.groups import GroupRow
 from headrace.client.clock import SystemClock
-from headrace.client.cluster import Cluster
-from headrace.client.groups import GroupRow
+from headrace.client.wire.cluster import Cluster
 from headrace.lag.meter import Meter
 from headrace.lag.places import GroupLag, MemberView, PartitionLag
 

@@ -6,8 +6,8 @@ import difflib
 from collections.abc import Iterable
 
 from headrace.cli.common.errors import CliError
-from headrace.client.cluster import Cluster
-from headrace.client.groups import GroupRow, list_groups
+from headrace.client.admin.groups import GroupRow, list_groups
+from headrace.client.wire.cluster import Cluster
 
 
 def find_groups(cluster: Cluster, names: list[str]) -> list[GroupRow]:

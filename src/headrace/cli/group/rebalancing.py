@@ -11,10 +11,10 @@ import time
 from collections.abc import Callable
 
 from headrace.cli.common.errors import CliError
-from headrace.client.cluster import BrokerAddress, Cluster, CoordinatorOf
-from headrace.client.groups import CLASSIC, EMPTY_STATES, GroupRow
-from headrace.client.refusals import refused
-from headrace.client.wire import Wire
+from headrace.client.admin.groups import CLASSIC, EMPTY_STATES, GroupRow
+from headrace.client.wire.cluster import BrokerAddress, Cluster, CoordinatorOf
+from headrace.client.wire.connection import Wire
+from headrace.client.wire.errors import refused
 from headrace.protocol.api.describe_groups import (
     DescribedGroup,
     DescribeGroupsRequest,

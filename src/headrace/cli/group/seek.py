@@ -64,7 +64,7 @@ def seek(
     from headrace.cli.group import seek_plan
     from headrace.cli.group.names import no_group
     from headrace.cli.group.seek_files import write_places
-    from headrace.client.groups import MARKERS, list_groups
+    from headrace.client.admin.groups import MARKERS, list_groups
 
     if name.startswith(MARKERS):
         raise CliError(

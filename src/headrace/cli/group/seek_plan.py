@@ -15,9 +15,8 @@ from headrace.cli.common.partition_sets import Selection, show_partitions
 from headrace.cli.group.offsets import Bounds, read_bounds, read_offsets_at
 from headrace.cli.group.seek_files import read_places
 from headrace.cli.group.seek_target import Kind, Target
-from headrace.client.cluster import Cluster
-from headrace.client.group_offsets import commit
-from headrace.client.groups import read_committed
+from headrace.client.admin.groups import commit_offsets, read_committed
+from headrace.client.wire.cluster import Cluster
 from headrace.protocol.errors import ErrorCode, KafkaError
 from headrace.protocol.partitions import TopicPartition
 
@@ -83,7 +82,7 @@ def carry_out(cluster: Cluster, group: str, plan: list[Move]) -> None:
     if not moves:
         return
     try:
-        commit(cluster, group, moves)
+        commit_offsets(cluster, group, moves)
     except KafkaError as refusal:
         # Members may have come since the group was listed, and only the broker can know.
         if refusal.code not in OCCUPIED:

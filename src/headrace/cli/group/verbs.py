@@ -62,7 +62,7 @@ def list_groups(
     properties: PropertyOption = None,
 ) -> None:
     """List groups of every kind."""
-    from headrace.client import groups
+    from headrace.client.admin import groups
 
     with open_cluster(bootstrap, properties) as cluster:
         found = groups.list_groups(cluster)

@@ -11,8 +11,8 @@ from headrace.cli.common.durations import show_duration
 from headrace.cli.common.output import Output, show_json, show_rows
 from headrace.cli.common.stores import open_cli_store
 from headrace.cli.group.names import no_group
-from headrace.client.cluster import Cluster
-from headrace.client.groups import GroupRow, list_groups
+from headrace.client.admin.groups import GroupRow, list_groups
+from headrace.client.wire.cluster import Cluster
 from headrace.lag.findings import Finding
 from headrace.lag.notices import partition_document
 from headrace.lag.places import GroupLag, PartitionLag

@@ -120,8 +120,8 @@ def explain(
     """Say why a group is behind, with the evidence and what helps."""
     from headrace.cli.group.names import no_group
     from headrace.cli.lag import rows as lag_rows
+    from headrace.client.admin.groups import list_groups
     from headrace.client.clock import SystemClock
-    from headrace.client.groups import list_groups
     from headrace.config import environment
     from headrace.lag.causes import explain as find_causes
     from headrace.lag.gather import gather

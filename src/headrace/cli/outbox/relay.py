@@ -50,7 +50,7 @@ def relay(
     """Send what the outbox holds, until Ctrl-C or SIGTERM; several processes take turns."""
     from headrace.client.errors import UnknownSetting
     from headrace.client.producer import Producer
-    from headrace.client.settings_of_kind import common_settings, settings_of
+    from headrace.client.settings import common_settings, settings_of
     from headrace.client.switches import Switches
     from headrace.large.large import Large
     from headrace.outbox.confirmations import ConfirmationReader

@@ -199,7 +199,7 @@ def drop(
 
 
 def _where(bootstrap: str, properties: list[str] | None) -> dict[str, str]:
-    from headrace.client.settings_of_kind import common_settings
+    from headrace.client.settings import common_settings
 
     given = {name: str(each) for name, each in parse_pairs(properties, "-X").items()}
     with pipeline_errors():

@@ -61,7 +61,7 @@ def run_pipeline(
     # Py4J tells of every call that is cut short by a stop.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     with pipeline_errors():
-        from headrace.client.settings_of_kind import common_settings
+        from headrace.client.settings import common_settings
         from headrace.spark.pipelines.aliases import live_version, make_live
         from headrace.spark.pipelines.homes import DROPPING, Home
         from headrace.spark.pipelines.runner import Runner

@@ -113,7 +113,7 @@ def service(
 
 def _make(names: list[Name], options: ServiceOptions) -> list[Service]:
     from headrace.client.errors import UnknownSetting
-    from headrace.client.settings_of_kind import settings_of
+    from headrace.client.settings import settings_of
     from headrace.handlers.services import make_service
 
     try:

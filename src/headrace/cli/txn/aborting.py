@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headrace.cli.common.errors import CliError
 from headrace.cli.txn.transactions import Transaction, list_transactions, read_producers
-from headrace.client.cluster import Cluster, CoordinatorOf
+from headrace.client.wire.cluster import Cluster, CoordinatorOf
 from headrace.protocol.api.describe_producers import ProducerState
 from headrace.protocol.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from headrace.protocol.api.write_txn_markers import (

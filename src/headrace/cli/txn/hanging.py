@@ -10,7 +10,7 @@ from headrace.cli.common.durations import show_time
 from headrace.cli.common.errors import CliError
 from headrace.cli.common.partition_sets import Selection
 from headrace.cli.txn.transactions import list_transactions, read_producers
-from headrace.client.cluster import Cluster
+from headrace.client.wire.cluster import Cluster
 from headrace.protocol.api.describe_producers import ProducerState
 from headrace.protocol.errors import ErrorCode
 from headrace.protocol.partitions import TopicPartition

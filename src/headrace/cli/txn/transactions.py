@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from headrace.cli.common.errors import CliError
-from headrace.client.cluster import BrokerAddress, Cluster, CoordinatorOf
-from headrace.client.refusals import refused
+from headrace.client.wire.cluster import BrokerAddress, Cluster, CoordinatorOf
+from headrace.client.wire.errors import refused
 from headrace.protocol.api.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,

@@ -17,7 +17,7 @@ from headrace.errors import HandlerError
 from headrace.ledger.half.headers import CHECK_PREFIX
 
 if TYPE_CHECKING:
-    from headrace.client.sent import RecordMetadata, Sent
+    from headrace.client.delivery import RecordMetadata, Sent
     from headrace.handlers.context import AppContext
     from headrace.handlers.half.checkers import Checker
     from headrace.ledger.half.bodies import Prepared

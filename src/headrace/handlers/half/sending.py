@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaException
 
-from headrace.client.delayed import TARGET_HEADER
-from headrace.client.making_topics import (
+from headrace.client.admin.topics import (
     NeededTopic,
     admin_client,
     commands_topic,
     make_topics,
 )
+from headrace.client.delayed import TARGET_HEADER
 from headrace.client.message import ID_HEADER
 from headrace.ledger.half.headers import (
     CHECK_AFTER_HEADER,
@@ -28,7 +28,7 @@ from headrace.ledger.half.states import Event
 from headrace.ledger.records import partition_of
 
 if TYPE_CHECKING:
-    from headrace.client.sent import Sent
+    from headrace.client.delivery import Sent
     from headrace.handlers.context import AppContext
     from headrace.ledger.half.bodies import Prepared
 

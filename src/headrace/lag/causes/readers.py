@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from headrace.client.groups import CLASSIC
+from headrace.client.admin.groups import CLASSIC
 from headrace.lag.causes.words import flow, plural, waiting
 from headrace.lag.findings import Cause, Commands, Finding, Remedy
 from headrace.lag.snapshot import Snapshot

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from headrace.client.admin.topics import NeededTopic
 from headrace.client.delayed import AT_HEADER, CANCEL_HEADER, DELAY_HEADER, TARGET_HEADER
-from headrace.client.making_topics import NeededTopic
 from headrace.client.message import ID_HEADER, Message
 from headrace.ledger.delay.headers import read_due_ms, read_target
 from headrace.ledger.half.bodies import Prepared

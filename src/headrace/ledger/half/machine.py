@@ -6,10 +6,10 @@ decision stays in the state topic until the transaction that carries it out.
 
 from __future__ import annotations
 
+from headrace.client.admin.topics import commands_topic
 from headrace.client.dead_letters import ERROR_HEADER, SOURCE_HEADER, topic_of
 from headrace.client.delayed import TARGET_HEADER
 from headrace.client.delayed import TOPIC as DELAY_TOPIC
-from headrace.client.making_topics import commands_topic
 from headrace.client.message import ID_HEADER, Message
 from headrace.ledger.half.bodies import Ended, Prepared
 from headrace.ledger.half.headers import (

@@ -13,8 +13,8 @@ import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from headrace.client.admin.topics import NeededTopic, admin_client, make_topics
 from headrace.client.compacted import CompactedReader
-from headrace.client.making_topics import NeededTopic, admin_client, make_topics
 from headrace.client.producer import Producer
 from headrace.client.settings import Settings, with_bootstrap
 from headrace.spark.errors import PipelineError

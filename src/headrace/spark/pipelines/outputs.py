@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from headrace.client.admin.topics import NeededTopic, admin_client
+from headrace.client.admin.topics import make_topics as make_needed
 from headrace.client.dead_letters import topic_of
-from headrace.client.making_topics import NeededTopic, admin_client
-from headrace.client.making_topics import make_topics as make_needed
-from headrace.client.settings_of_kind import common_settings
+from headrace.client.settings import common_settings
 from headrace.spark.errors import PipelineError
 from headrace.spark.pipelines.hadoop_files import is_remote, opened_files
 from headrace.spark.pipelines.sinks import Sink, Table, Topic

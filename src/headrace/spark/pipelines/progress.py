@@ -6,8 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from headrace.client.settings import translate
-from headrace.client.settings_of_kind import settings_of
+from headrace.client.settings import settings_of, translate
 from headrace.spark.source.lags import lag
 
 Ends = Mapping[str, Mapping[str, int]]

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from headrace.client.settings_of_kind import settings_of
+from headrace.client.settings import settings_of
 from headrace.spark.errors import PipelineError
 from headrace.spark.pipelines.frames import Connection, letters, parting, records, rows_of
 from headrace.spark.pipelines.parquet_batches import into_parquet

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from headrace.client.addresses import parse_servers
 from headrace.client.errors import UnknownSetting
 from headrace.client.settings import translate
+from headrace.client.wire.cluster import parse_servers
 from headrace.protocol.compression import Codec
 from headrace.spark.connection import what_is_insecure
 from headrace.spark.errors import SinkError

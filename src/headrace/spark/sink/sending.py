@@ -6,9 +6,9 @@ import random
 import time
 from typing import NamedTuple
 
-from headrace.client.cluster import BrokerAddress, Cluster
-from headrace.client.refusals import refused
-from headrace.client.wire import Wire
+from headrace.client.wire.cluster import BrokerAddress, Cluster
+from headrace.client.wire.connection import Wire
+from headrace.client.wire.errors import refused
 from headrace.protocol.api.metadata import (
     MetadataRequest,
     MetadataRequestTopic,

@@ -14,11 +14,10 @@ from typing import Any, Self, TypeVar
 
 import pyarrow as pa
 
-from headrace.client.addresses import parse_servers
-from headrace.client.cluster import BrokerAddress, Cluster, CoordinatorOf
-from headrace.client.refusals import refused
-from headrace.client.security import Security
-from headrace.client.wire import AnswerT
+from headrace.client.wire.cluster import BrokerAddress, Cluster, CoordinatorOf, parse_servers
+from headrace.client.wire.connection import AnswerT
+from headrace.client.wire.errors import refused
+from headrace.client.wire.security import Security
 from headrace.protocol.api.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from headrace.protocol.api.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from headrace.client.raw import Fetched
+from headrace.client.wire.batch_reader import Fetched
 from headrace.protocol.batch import HEADER_BYTES, UNPACKED_BYTES_MAX, BatchHeader, InvalidBatch
 from headrace.protocol.compression import Codec, CompressionError, decompress, decompress_into
 from headrace.protocol.primitives import Buffer

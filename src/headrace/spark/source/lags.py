@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from headrace.client.cluster import Cluster
-from headrace.client.leaders import Leaders
+from headrace.client.wire.cluster import Cluster
+from headrace.client.wire.leaders import Leaders
 from headrace.protocol.partitions import TopicPartition
 from headrace.spark.source.ranges import behind
 

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TypeVar
 
-from headrace.client.cluster import PAUSE_SECONDS, Cluster
-from headrace.client.leaders import EARLIEST as EARLIEST_TIME
-from headrace.client.leaders import LATEST as LATEST_TIME
-from headrace.client.leaders import Leaders
-from headrace.client.raw import GONE, GONE_SECONDS
-from headrace.client.refusals import refused
+from headrace.client.wire.batch_reader import GONE, GONE_SECONDS
+from headrace.client.wire.cluster import PAUSE_SECONDS, Cluster
+from headrace.client.wire.errors import refused
+from headrace.client.wire.leaders import EARLIEST as EARLIEST_TIME
+from headrace.client.wire.leaders import LATEST as LATEST_TIME
+from headrace.client.wire.leaders import Leaders
 from headrace.protocol.api.metadata import MetadataResponseTopic
 from headrace.protocol.errors import ErrorCode, KafkaError
 from headrace.protocol.partitions import TopicPartition

@@ -7,8 +7,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from headrace.client.leaders import Isolation
-from headrace.client.raw import FETCH_BYTES_MAX
+from headrace.client.wire.batch_reader import FETCH_BYTES_MAX
+from headrace.client.wire.leaders import Isolation
 from headrace.spark.connection import BOOTSTRAP, PREFIX, Connection, read_connection
 from headrace.spark.errors import OptionError
 from headrace.spark.source.columns import choose

@@ -6,8 +6,8 @@ import logging
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from headrace.client.leaders import EARLIEST, Leaders
-from headrace.client.raw import GONE, OffsetOutOfRange, RawReader
+from headrace.client.wire.batch_reader import GONE, OffsetOutOfRange, RawReader
+from headrace.client.wire.leaders import EARLIEST, Leaders
 from headrace.protocol.errors import ErrorCode, KafkaError
 from headrace.spark.errors import DataLoss, SourceUnreachable
 from headrace.spark.source.decoder import Build, Unpacker, best_build, cuts

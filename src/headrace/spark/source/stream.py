@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from headrace.client.group_offsets import commit
+from headrace.client.admin.groups import commit_offsets
 from headrace.protocol.errors import KafkaError
 from headrace.spark.errors import SourceUnreachable
 from headrace.spark.source.lags import measure, report
@@ -38,7 +38,7 @@ except ImportError:
 if TYPE_CHECKING:
     from pyspark.sql.streaming.datasource import ReadLimit
 
-    from headrace.client.cluster import Cluster
+    from headrace.client.wire.cluster import Cluster
 
 _log = logging.getLogger("headrace.spark")
 
@@ -174,7 +174,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if group is None or not done or done == self._committed:
             return
         try:
-            commit(self._cluster, group, done)
+            commit_offsets(self._cluster, group, done)
         except (OSError, KafkaError) as problem:
             if isinstance(problem, OSError) or problem.code.retriable:
                 # The next commit says all that this one would have said.

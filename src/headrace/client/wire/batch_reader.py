@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from headrace.client.cluster import PAUSE_SECONDS, Cluster
-from headrace.client.leaders import FETCH_VERSION, Isolation
-from headrace.client.refusals import refused
-from headrace.client.wire import Wire
+from headrace.client.wire.cluster import PAUSE_SECONDS, Cluster
+from headrace.client.wire.connection import Wire
+from headrace.client.wire.errors import refused
+from headrace.client.wire.leaders import FETCH_VERSION, Isolation
 from headrace.protocol.api.fetch import (
     FetchPartition,
     FetchRequest,

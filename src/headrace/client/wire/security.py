@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from headrace.client.refusals import refused
-from headrace.client.sasl import MECHANISMS
+from headrace.client.wire.errors import refused
+from headrace.client.wire.sasl import MECHANISMS
 from headrace.protocol.api.sasl_authenticate import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
@@ -18,7 +18,7 @@ from headrace.protocol.api.sasl_handshake import SaslHandshakeRequest, SaslHands
 from headrace.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from headrace.client.wire import Wire
+    from headrace.client.wire.connection import Wire
 
 PROTOCOLS = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
 

@@ -14,17 +14,16 @@ from confluent_kafka import Consumer as LibraryConsumer
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as LibraryPartition
 
-from headrace.client.assigning import WATCH_SECONDS, Asked, Assigning, OnAssign, OnRevoke
-from headrace.client.beginnings import Beginnings
-from headrace.client.commits import Commits, Consumed, OnCommit
-from headrace.client.consumer_settings import INTERNAL_TOPICS, read_settings
-from headrace.client.decoding import Decoder
+from headrace.client.consumer.assignment import WATCH_SECONDS, Asked, Assigning, OnAssign, OnRevoke
+from headrace.client.consumer.commits import Commits, Consumed, OnCommit
+from headrace.client.consumer.group_start import Beginnings
+from headrace.client.consumer.offsets import Offsets, Places
+from headrace.client.consumer.settings import INTERNAL_TOPICS, read_settings
+from headrace.client.consumer.start import parse_start
 from headrace.client.errors import CommitFailed, NoStart, UndecodableRecord
 from headrace.client.interceptors import Chain
-from headrace.client.places import Places
-from headrace.client.serializers import Deserializer
+from headrace.client.serializers import Decoder, Deserializer
 from headrace.client.settings import Settings, with_bootstrap
-from headrace.client.starts import Offsets, parse_start
 from headrace.protocol.partitions import TopicPartition
 
 if TYPE_CHECKING:

@@ -1,28 +1,27 @@
-"""Where to begin in a partition: the oldest record, the end, or a point in time."""
+"""Offsets of many partitions: the oldest, the end, those since a time, and the committed ones."""
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as LibraryPartition
 from confluent_kafka.admin import AdminClient
 
-from headrace.client.errors import UnknownSetting
+from headrace.client.consumer.start import Start
 from headrace.client.setting_names import LIBRARY_BOTH
 from headrace.protocol.partitions import TopicPartition
-from headrace.timing.durations import duration_ms, is_duration
 
 PAUSE_SECONDS = 0.1
 # What ListOffsets takes in place of a time.
 _LATEST, _EARLIEST = -1, -2
 
 T = TypeVar("T")
+
+# {("orders", 0): 42}, or the library's TopicPartitions with their offsets.
+Places = Mapping[TopicPartition, int] | Iterable[Any]
 
 _PASSING = (
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
@@ -39,77 +38,6 @@ _PASSING = (
     # A member hears of a partition from its group before it has asked who leads it.
     KafkaError._UNKNOWN_PARTITION,
 )
-
-_ISO_DURATION = re.compile(
-    r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", re.IGNORECASE
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Start:
-    """A beginning: the oldest record, the end, or the first record since a time."""
-
-    kind: Literal["earliest", "latest", "ago", "at"]
-    ms: int = 0
-
-    def since_ms(self, now_ms: int) -> int:
-        """The time it stands for; only of those that stand for one."""
-        return now_ms - self.ms if self.kind == "ago" else self.ms
-
-
-EARLIEST = Start("earliest")
-LATEST = Start("latest")
-
-
-def parse_start(given: str | datetime | timedelta) -> Start:
-    """`earliest`, `latest`, a duration before now (`2h`, `PT2H`) or a time (ISO 8601)."""
-    if isinstance(given, timedelta):
-        return Start("ago", round(given.total_seconds() * 1000))
-    if isinstance(given, str):
-        if given in ("earliest", "latest"):
-            return EARLIEST if given == "earliest" else LATEST
-        if is_duration(given):
-            return Start("ago", duration_ms(given))
-        if given[:1] in ("P", "p"):
-            return Start("ago", iso_duration_ms(given))
-        try:
-            given = datetime.fromisoformat(given)
-        except ValueError:
-            raise UnknownSetting(
-                f"start {given!r} is neither earliest, latest, a duration before now such as 2h, "
-                "nor a time such as 2026-01-31T08:00Z"
-            ) from None
-    if given.tzinfo is None:
-        given = given.replace(tzinfo=UTC)
-    return Start("at", round(given.timestamp() * 1000))
-
-
-def parse_reset(given: str) -> Start | None:
-    """A value of `auto.offset.reset`; None for none."""
-    words = {
-        "earliest": EARLIEST, "smallest": EARLIEST, "beginning": EARLIEST,
-        "latest": LATEST, "largest": LATEST, "end": LATEST,
-        "none": None, "error": None,
-    }  # fmt: skip
-    if given in words:
-        return words[given]
-    kind, colon, duration = given.partition(":")
-    if kind != "by_duration" or not colon:
-        raise UnknownSetting(
-            f"auto.offset.reset {given!r} is none of earliest, latest, none, by_duration:PT2H"
-        )
-    return Start(
-        "ago", duration_ms(duration) if is_duration(duration) else iso_duration_ms(duration)
-    )
-
-
-def iso_duration_ms(text: str) -> int:
-    """Milliseconds of a duration as ISO 8601 and Java write it: P1DT2H30M."""
-    found = _ISO_DURATION.fullmatch(text)
-    if not found or not any(found.groups()):
-        raise UnknownSetting(f"{text!r} is not a duration: P1DT2H30M, PT15M, 2h")
-    days, hours, minutes, seconds = (float(part or 0) for part in found.groups())
-    return round((((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000)
 
 
 class Offsets:
@@ -195,3 +123,24 @@ class Offsets:
             return found
 
         return {(found.topic, found.partition): found.offset for found in self.insist(ask)}
+
+
+def to_partitions(places: Places, marks: Mapping[str, str] | None = None) -> list[Any]:
+    """TopicPartitions with offsets; a topic's mark is the metadata of those that have none."""
+    marks = marks or {}
+    if isinstance(places, Mapping):
+        return [
+            _partition(topic, number, offset, marks.get(topic))
+            for (topic, number), offset in places.items()
+        ]
+    given: Iterable[Any] = places
+    return [
+        _partition(it.topic, it.partition, it.offset, it.metadata or marks.get(it.topic))
+        for it in given
+    ]
+
+
+def _partition(topic: str, number: int, offset: int, metadata: str | None) -> Any:
+    if metadata is None:
+        return LibraryPartition(topic, number, offset)
+    return LibraryPartition(topic, number, offset, metadata)

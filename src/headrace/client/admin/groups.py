@@ -6,10 +6,18 @@ move nor survives it (librdkafka issue 5040: it crashes).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import groupby
 
-from headrace.client.cluster import BrokerAddress, Cluster, CoordinatorOf
+from headrace.client.wire.cluster import BrokerAddress, Cluster, CoordinatorOf
 from headrace.protocol.api.list_groups import ListGroupsRequest, ListGroupsResponse
+from headrace.protocol.api.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
 from headrace.protocol.api.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from headrace.protocol.partitions import TopicPartition
 
@@ -22,8 +30,8 @@ MARKERS = "headrace.sink."
 
 # The last version that asks for one group, and by topic names.
 FETCH_VERSION = 7
-
-# A topic and a partition of it.
+# The last version that goes by topic names.
+COMMIT_VERSION = 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +88,30 @@ def read_committed(cluster: Cluster, group: str) -> dict[TopicPartition, int]:
     return dict(sorted(places.items()))
 
 
-def _first_error(answer: OffsetFetchResponse) -> int:
+def commit_offsets(cluster: Cluster, group: str, places: Mapping[tuple[str, int], int]) -> None:
+    """Commit offsets for a group without members; durable when this returns."""
+    topics = [
+        OffsetCommitRequestTopic(
+            name=topic,
+            partitions=[
+                OffsetCommitRequestPartition(
+                    partition_index=partition, committed_offset=places[topic, partition]
+                )
+                for _, partition in keys
+            ],
+        )
+        for topic, keys in groupby(sorted(places), key=lambda key: key[0])
+    ]
+    cluster.ask_coordinator(
+        CoordinatorOf.GROUP,
+        group,
+        OffsetCommitRequest(group_id=group, topics=topics),
+        OffsetCommitResponse,
+        lambda answer: (_first_error(answer), None),
+        COMMIT_VERSION,
+    )
+
+
+def _first_error(answer: OffsetFetchResponse | OffsetCommitResponse) -> int:
     codes = (partition.error_code for topic in answer.topics for partition in topic.partitions)
     return next(filter(None, codes), 0)

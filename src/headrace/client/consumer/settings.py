@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from headrace.client.beginnings import Limits
+from headrace.client.consumer.group_start import Limits
+from headrace.client.consumer.start import Start, parse_reset, parse_start
 from headrace.client.settings import Settings, boolean, integer, read
-from headrace.client.starts import Start, parse_reset, parse_start
 
 # Kafka's defaults.
 AUTO_COMMIT_INTERVAL_MS = 5_000

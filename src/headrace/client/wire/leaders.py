@@ -8,8 +8,8 @@ from enum import IntEnum
 from itertools import groupby
 from typing import TypeVar
 
-from headrace.client.cluster import BrokerAddress, Cluster
-from headrace.client.stretches import Stretch, read_stretch
+from headrace.client.wire.cluster import BrokerAddress, Cluster
+from headrace.client.wire.committed import Stretch, read_stretch
 from headrace.protocol.api.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from headrace.protocol.api.list_offsets import (
     ListOffsetsPartition,

@@ -7,8 +7,8 @@ import struct
 from types import TracebackType
 from typing import Self, TypeVar
 
-from headrace.client.refusals import refused
-from headrace.client.security import Security
+from headrace.client.wire.errors import refused
+from headrace.client.wire.security import Security
 from headrace.protocol.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from headrace.protocol.api_keys import ApiKey
 from headrace.protocol.codec import decode, encode

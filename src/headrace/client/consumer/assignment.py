@@ -11,10 +11,11 @@ from typing import Any
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as LibraryPartition
 
-from headrace.client.beginnings import Beginnings
-from headrace.client.commits import Commits, Consumed
+from headrace.client.consumer.commits import Commits, Consumed
+from headrace.client.consumer.group_start import Beginnings
+from headrace.client.consumer.offsets import Offsets
+from headrace.client.consumer.start import Start
 from headrace.client.errors import CommitFailed, NoStart, WhereToStart
-from headrace.client.starts import Offsets, Start
 from headrace.protocol.partitions import TopicPartition
 
 # A topic taken as a whole is looked at so often for new partitions.

@@ -10,10 +10,9 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as LibraryPartition
 
+from headrace.client.consumer.offsets import Offsets, Places, to_partitions
 from headrace.client.errors import CommitFailed
 from headrace.client.interceptors import Chain
-from headrace.client.places import Places, to_partitions
-from headrace.client.starts import Offsets
 from headrace.protocol.partitions import TopicPartition
 
 OnCommit = Callable[[CommitFailed | None, list[Any]], object]

@@ -21,8 +21,9 @@ from typing import Any
 from confluent_kafka import OFFSET_BEGINNING
 from confluent_kafka import TopicPartition as LibraryPartition
 
+from headrace.client.consumer.offsets import Offsets
+from headrace.client.consumer.start import LATEST, Start
 from headrace.client.errors import NoStart, UnknownGroupHistory
-from headrace.client.starts import LATEST, Offsets, Start
 from headrace.protocol.partitions import TopicPartition
 
 _MARK = re.compile(r"headrace began_ms=(\d+) partitions=(\d+)")

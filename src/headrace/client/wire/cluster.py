@@ -9,9 +9,9 @@ from functools import partial
 from types import TracebackType
 from typing import NamedTuple, Self, TypeVar
 
-from headrace.client.refusals import refused
-from headrace.client.security import Security
-from headrace.client.wire import AnswerT, Wire
+from headrace.client.wire.connection import AnswerT, Wire
+from headrace.client.wire.errors import refused
+from headrace.client.wire.security import Security
 from headrace.protocol.api.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from headrace.protocol.api.metadata import (
     MetadataRequest,
@@ -22,6 +22,8 @@ from headrace.protocol.api.metadata import (
 from headrace.protocol.errors import ErrorCode, KafkaError
 from headrace.protocol.schema import VERSION_MAX, Message
 
+DEFAULT_PORT = 9092
+PORT_MAX = 65_535
 PAUSE_SECONDS = 0.1
 # The last version that asks for one coordinator; later ones ask for many.
 FIND_ONE_VERSION = 3
@@ -210,3 +212,19 @@ class Cluster:
 
 def _brokers(metadata: MetadataResponse) -> list[BrokerAddress]:
     return sorted(BrokerAddress(row.node_id, row.host, row.port) for row in metadata.brokers)
+
+
+def parse_servers(text: str) -> list[tuple[str, int]]:
+    """Hosts and ports of `bootstrap.servers`; brackets around an IPv6 host are taken off."""
+    servers = []
+    for server in filter(None, (part.strip() for part in text.split(","))):
+        # Kafka allows the name of a listener before the address.
+        address = server.rpartition("://")[2]
+        host, colon, port = address.rpartition(":")
+        if not colon or port.endswith("]"):
+            host, port = address, str(DEFAULT_PORT)
+        host = host.removeprefix("[").removesuffix("]")
+        if not host or not port.isdecimal() or int(port) > PORT_MAX:
+            raise ValueError(f"bootstrap.servers: {server!r} is not HOST:PORT")
+        servers.append((host, int(port)))
+    return servers
