@@ -11,7 +11,7 @@ from benchmarks.spark_topics import PARTITIONS, Load
 from rich.console import Console
 
 from headrace.protocol.compression import Codec
-from headrace.spark.source.batch import BatchReader
+from headrace.spark.source.batch_reader import BatchReader
 from headrace.spark.source.options import read_options
 from headrace.testing import BrokerThread
 

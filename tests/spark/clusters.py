@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pyspark
 
-from headrace.spark.light_home import light_home
+from headrace.spark.sessions import home_without_zip
 
 CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
 WORKERS = ("worker1", "worker2")
@@ -38,7 +38,7 @@ PLAIN = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.exec
 
 def quick() -> dict[str, str]:
     """Variables by which the Pythons of a cluster and its drivers start quickly."""
-    with light_home():
+    with home_without_zip():
         return {**PLAIN, **os.environ}
 
 

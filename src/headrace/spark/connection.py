@@ -1,4 +1,4 @@
-"""How the options of a source or sink reach a cluster: its address and the `kafka.*` settings."""
+"""The cluster that a source or sink connects to: its address and `kafka.*` settings."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from headrace.spark.errors import OptionError
 PREFIX = "kafka."
 BOOTSTRAP = "bootstrap"
 
-# What would be a false promise, as in the official connector.
+# Settings without effect, refused as in the official connector.
 REFUSED = {
-    "auto.offset.reset": "startingOffsets says where to begin",
+    "auto.offset.reset": "use startingOffsets",
     "key.deserializer": "keys are bytes; cast them in the query",
     "value.deserializer": "values are bytes; cast them in the query",
-    "enable.auto.commit": "Spark's checkpoint keeps the place; group shows it to lag tools",
-    "interceptor.classes": "they would be Java classes",
+    "enable.auto.commit": "the checkpoint keeps the offsets; option group shows them to lag tools",
+    "interceptor.classes": "interceptors are Java classes",
 }
 _FILES_ONLY = {
-    "ssl.ca.pem": "kafka.ssl.ca.location names a file",
-    "ssl.certificate.pem": "kafka.ssl.certificate.location names a file",
-    "ssl.key.pem": "kafka.ssl.key.location names a file",
-    "ssl.keystore.location": "kafka.ssl.certificate.location names a PEM file",
+    "ssl.ca.pem": "use kafka.ssl.ca.location with a file",
+    "ssl.certificate.pem": "use kafka.ssl.certificate.location with a file",
+    "ssl.key.pem": "use kafka.ssl.key.location with a file",
+    "ssl.keystore.location": "use kafka.ssl.certificate.location with a PEM file",
 }
 
 
@@ -37,30 +37,30 @@ class Connection:
 
     servers: tuple[tuple[str, int], ...]
     settings: Mapping[str, str]
-    """By the names that librdkafka gives them."""
+    """With librdkafka's names."""
 
     @property
     def bootstrap(self) -> str:
-        """HOST:PORT,... as clients take it."""
+        """The servers as HOST:PORT,..."""
         return ",".join(f"{host}:{port}" for host, port in self.servers)
 
     def cluster(self, timeout_s: float) -> Cluster:
-        """The cluster, with connections to be closed by the caller."""
+        """A client of the cluster, which the caller closes."""
         return Cluster(self.servers, Security(self.settings), timeout_s)
 
 
 def read_connection(options: Mapping[str, str]) -> tuple[Connection, dict[str, str]]:
-    """The connection that options ask for, and their `kafka.*` settings without that prefix."""
+    """The connection, and the `kafka.*` settings without that prefix; OptionError if wrong."""
     kafka = {
         name[len(PREFIX) :]: value for name, value in options.items() if name.startswith(PREFIX)
     }
     if BOOTSTRAP in options:
         if "bootstrap.servers" in kafka:
-            raise OptionError("bootstrap and kafka.bootstrap.servers say the same", "give one")
+            raise OptionError("both bootstrap and kafka.bootstrap.servers are given", "give one")
         kafka["bootstrap.servers"] = options[BOOTSTRAP]
     if not kafka.get("bootstrap.servers"):
         raise OptionError(
-            "where is the cluster?", 'option("kafka.bootstrap.servers", "HOST:PORT") is missing'
+            "kafka.bootstrap.servers is missing", 'option("kafka.bootstrap.servers", "HOST:PORT")'
         )
     for name in REFUSED.keys() & kafka.keys():
         raise OptionError(f"{PREFIX}{name} cannot be set", REFUSED[name])
@@ -68,9 +68,9 @@ def read_connection(options: Mapping[str, str]) -> tuple[Connection, dict[str, s
         config, _ = read(kafka, "consumer")
     except UnknownSetting as problem:
         raise OptionError(str(problem), "it was given as kafka.*") from None
-    insecurity = what_is_insecure(config)
-    if insecurity is not None:
-        raise OptionError(*insecurity)
+    insecure = security_problem(config)
+    if insecure is not None:
+        raise OptionError(*insecure)
     try:
         servers = tuple(parse_servers(kafka["bootstrap.servers"]))
     except ValueError as problem:
@@ -78,8 +78,8 @@ def read_connection(options: Mapping[str, str]) -> tuple[Connection, dict[str, s
     return Connection(servers, _texts(config)), kafka
 
 
-def what_is_insecure(config: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Why connections cannot be secured as a client's settings say, and what to do about it."""
+def security_problem(config: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Why connections cannot be secured with these settings, and a hint; None if they can."""
     for name in sorted(_FILES_ONLY.keys() & config.keys()):
         return f"{PREFIX}{name} cannot be used here", _FILES_ONLY[name]
     try:

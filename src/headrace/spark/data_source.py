@@ -19,16 +19,16 @@ from headrace.spark.source.columns import SPARK_TYPES, schema
 from headrace.spark.source.options import read_options
 
 NAME = "headrace"
-# What Spark runs for tasks when nobody has named one.
-SOME_PYTHON = "python3"
+# What Spark runs for tasks unless configured.
+DEFAULT_PYTHON = "python3"
 
 
 class HeadraceSource(DataSource):
-    """Reads and writes topics; options are those of Spark's own Kafka connector."""
+    """Reads and writes topics, with the options of Spark's own Kafka connector."""
 
     @classmethod
     def name(cls) -> str:
-        """What stands in `format(...)`."""
+        """The name in `format(...)`."""
         return NAME
 
     def schema(self) -> str:
@@ -37,38 +37,38 @@ class HeadraceSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """The reader of a batch query."""
-        from headrace.spark.source.batch import BatchReader
+        from headrace.spark.source.batch_reader import BatchReader
 
         return BatchReader(read_options(self.options), _columns(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """The reader of a streaming query."""
-        from headrace.spark.source.stream import StreamReader
+        from headrace.spark.source.stream_reader import StreamReader
 
         return StreamReader(read_options(self.options), _columns(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """The writer of a batch query."""
-        from headrace.spark.sink.sink import batch_writer
+        from headrace.spark.sink.writers import batch_writer
 
         return batch_writer(self.options, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """The writer of a streaming query."""
-        from headrace.spark.sink.sink import stream_writer
+        from headrace.spark.sink.writers import stream_writer
 
         return stream_writer(self.options, schema, overwrite)
 
 
 def register(spark: Any) -> None:
-    """Make `format("headrace")` known to a session that has not discovered it by itself."""
+    """Register `format("headrace")` in a session that has not discovered it by itself."""
     context = spark.sparkContext
-    if context.master.startswith("local") and context.pythonExec == SOME_PYTHON:
-        # On one machine the tasks' Python is this one; by itself Spark takes the first on the path.
+    if context.master.startswith("local") and context.pythonExec == DEFAULT_PYTHON:
+        # On one machine tasks run on this Python; by itself Spark takes the first on the path.
         context.pythonExec = sys.executable
     plain = context.environment
-    # Spark lets the streams of a session share this map and each writes into it from its own
-    # thread: a HashMap breaks under that, and then no task of any stream can be read any more.
+    # All streams of a session share this map, and each writes to it from its own thread. A HashMap
+    # breaks under that, and then no stream can read its tasks any more.
     context.environment = context._jvm.java.util.concurrent.ConcurrentHashMap(plain)
     try:
         spark.dataSource.register(HeadraceSource)
@@ -77,7 +77,7 @@ def register(spark: Any) -> None:
 
 
 def _columns(given: StructType) -> list[str]:
-    """The columns of a schema, the source's own or one that the user has given."""
+    """The names in a schema, the source's own or the user's; OptionError if a type is wrong."""
     for field in given.fields:
         kind = field.dataType.simpleString()
         if SPARK_TYPES.get(field.name) != kind:

@@ -1,47 +1,47 @@
-"""What goes wrong between Spark and a topic, each with what to do about it."""
+"""The errors of the source, the sink and pipelines, each with a hint."""
 
 from __future__ import annotations
 
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, with_hint
 
 _DATA_LOSS_HINT = (
-    "failOnDataLoss=false goes on with what is there; "
-    "retention.ms of the topic keeps records for longer"
+    "failOnDataLoss=false continues with what is left; "
+    "a larger retention.ms of the topic keeps records longer"
 )
 EXTRA = "pip install 'headrace[spark]'"
 
 
 class OptionError(HeadraceError, ValueError):
-    """An option that is unknown, malformed, missing or of no use here."""
+    """An option is unknown, malformed, missing or cannot be used here."""
 
 
 class DataLoss(HeadraceError, RuntimeError):
-    """Records that a query should have read are not there any more."""
+    """Records that a query should have read were deleted."""
 
     def __init__(self, message: str, hint: str = _DATA_LOSS_HINT) -> None:
         super().__init__(message, hint)
 
 
-class SourceUnreachable(RuntimeError):
-    """The cluster does not answer, or refuses what the source needs of it."""
+class SourceUnreachable(HeadraceError, RuntimeError):
+    """The cluster does not answer, or refuses a request of the source."""
 
 
 class PipelineError(HeadraceError):
-    """A pipeline that cannot run as it is; a retry would fail the same way."""
+    """A pipeline cannot run as it is; a retry would fail the same way."""
 
 
 class SinkError(PipelineError):
-    """Rows cannot be written as they are, or not to where they should go."""
+    """Rows cannot be written, or not to this output."""
 
 
 class CheckpointTooOld(SinkError):
-    """The output holds later batches than the checkpoint knows of."""
+    """The output holds later batches than the checkpoint."""
 
 
 class PlanChanged(PipelineError):
-    """Rows would reach other tasks than before, while a batch may be half written."""
+    """The plan differs from the checkpoint's, so rows could reach other tasks than before."""
 
 
 def missing_extra(package: str) -> ImportError:
     """The error for a package that is not installed."""
-    return ImportError(f"{package} is not installed (hint: {EXTRA})")
+    return ImportError(with_hint(f"{package} is not installed", EXTRA))

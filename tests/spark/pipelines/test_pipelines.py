@@ -29,7 +29,7 @@ from headrace.spark.pipelines.aliases import live_version, make_live
 from headrace.spark.pipelines.comparing import compare
 from headrace.spark.pipelines.outputs import drop_output, output_exists
 from headrace.spark.pipelines.writing import group_of
-from headrace.spark.source.stream import HAS_ADMISSION
+from headrace.spark.source.stream_reader import HAS_ADMISSION
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

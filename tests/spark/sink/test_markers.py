@@ -6,7 +6,7 @@ import pytest
 
 from headrace.spark.errors import CheckpointTooOld
 from headrace.spark.pipelines.pins import Pin, differences, open_batch, plan_fingerprint
-from headrace.spark.sink.markers import MARKED_PARTITION, is_written, marker_name, marker_request
+from headrace.spark.sink.markers import MARKER_PARTITION, is_written, marker_name, marker_request
 
 PLAN = """Project [_key#31, cast(count#45L as string) AS value#60]
 +- Aggregate [window#50-T600000ms, user#12], [window#50 AS w#51, user#12, count(1) AS count#45L]
@@ -38,7 +38,7 @@ def test_a_marker_is_asked_for_by_its_place_where_that_is_known() -> None:
     assert asked.require_stable
     # All places would leave out one whose first offset is being committed.
     assert asked.topics is not None
-    assert [(it.name, it.partition_indexes) for it in asked.topics] == [("out", [MARKED_PARTITION])]
+    assert [(it.name, it.partition_indexes) for it in asked.topics] == [("out", [MARKER_PARTITION])]
     assert marker_request("group", None).topics is None
 
 

@@ -153,7 +153,7 @@ def test_a_frame_is_written_and_a_job_of_the_same_id_once(
     [
         ("id", {"topic": "t"}, "append", "no column 'value'"),
         ("id AS value", {"topic": "t"}, "append", "cast it to string or binary"),
-        ("'x' AS value", {}, "append", "which topic"),
+        ("'x' AS value", {}, "append", "no topic is given"),
         ("'x' AS value", {"topic": "t", "topics": "u"}, "append", "did you mean topic"),
         ("'x' AS value", {"topic": "t"}, "overwrite", "cannot be overwritten"),
     ],

@@ -13,8 +13,8 @@ from tests.client.kafkas import Kafka, values
 from headrace.spark.errors import CheckpointTooOld, SinkError
 from headrace.spark.sink.markers import marker_name
 from headrace.spark.sink.options import SinkOptions, read_options
-from headrace.spark.sink.sink import write_once
 from headrace.spark.sink.transaction import SinkTransaction
+from headrace.spark.sink.writers import write_once
 
 
 def batch(*texts: str, **columns: list[Any]) -> pa.RecordBatch:
@@ -170,7 +170,7 @@ def test_batches_are_no_larger_than_asked(headrace_kafka: Kafka) -> None:
         transaction.send(topic, batch(*["x" * 100] * 100))
         transaction.commit(topic, 0)
         # Nothing was refused on the way.
-        assert transaction._sending.limit_bytes == 2500
+        assert transaction._sender.bytes_max == 2500
     assert len(headrace_kafka.read(topic, 100)) == 100
 
 
@@ -183,7 +183,7 @@ def test_two_topics_of_one_batch_are_both_written(headrace_kafka: Kafka) -> None
 
 
 def test_a_row_without_a_topic_is_refused(headrace_kafka: Kafka) -> None:
-    with pytest.raises(SinkError, match="names no topic"):
+    with pytest.raises(SinkError, match="has no topic"):
         write_once(options(headrace_kafka, None), "q", 0, 0, iter([batch("a", topic=[None])]))
 
 

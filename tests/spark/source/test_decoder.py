@@ -24,12 +24,19 @@ from headrace.protocol.batch import (
 )
 from headrace.protocol.errors import KafkaError
 from headrace.protocol.records import Record
-from headrace.spark.source import compiled, plain
 from headrace.spark.source.columns import ALWAYS, HEADERS, arrow_schema, schema
-from headrace.spark.source.decoder import Build, Unpacker, best_build, cuts
+from headrace.spark.source.decoder import (
+    ArrowBuilder,
+    CompiledBuilder,
+    best_builder,
+    build_plainly,
+    row_limited,
+)
+from headrace.spark.source.offset_ranges import OffsetRange
+from headrace.spark.source.task import Unpacker
 
 ALL = (*ALWAYS, HEADERS)
-BUILDS = pytest.mark.parametrize("build", [compiled.Builder(), plain.build])
+BUILDS = pytest.mark.parametrize("build", [CompiledBuilder(), build_plainly])
 
 
 def rows(batches: Iterable[Any]) -> list[Row]:
@@ -47,7 +54,7 @@ def rows(batches: Iterable[Any]) -> list[Row]:
 
 
 def decode(
-    build: Build,
+    build: ArrowBuilder,
     fetched: Fetched,
     columns: Sequence[str] = ALL,
     first: int = 0,
@@ -57,7 +64,8 @@ def decode(
     unpacker = Unpacker(bytes_max)
     # One after the other: each is good until the next is made.
     return rows(
-        build(chunk, columns, "clicks", 3, first, end) for chunk in unpacker.chunks(fetched)
+        build(chunk, columns, OffsetRange("clicks", 3, first, end))
+        for chunk in unpacker.chunks(fetched)
     )
 
 
@@ -65,7 +73,7 @@ def decode(
 @settings(deadline=None, max_examples=300)
 @given(logs(), st.data())
 def test_what_is_committed_within_a_range_comes_out(
-    build: Build, log: Log, data: st.DataObject
+    build: ArrowBuilder, log: Log, data: st.DataObject
 ) -> None:
     begin = log.fetched.batches[0][1].base_offset if log.data else 0
     first = data.draw(st.integers(begin, log.end))
@@ -80,7 +88,7 @@ def test_what_is_committed_within_a_range_comes_out(
     assert decode(build, log.fetched, columns, first, end, bytes_max) == expected
 
 
-def outcome(build: Build, log: bytearray) -> list[Row] | str:
+def outcome(build: ArrowBuilder, log: bytearray) -> list[Row] | str:
     fetched = Fetched(memoryview(log), list(iter_headers(log)), [], 0)
     try:
         return decode(build, fetched)
@@ -95,8 +103,8 @@ def test_a_chunk_of_too_many_rows_is_cut(log: Log, rows_max: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("headrace.spark.source.decoder.ROWS_MAX", rows_max)
         for chunk in Unpacker().chunks(log.fetched):
-            for low, high in cuts(chunk, 0, 2**62):
-                part = rows([plain.build(chunk, ALL, "clicks", 3, low, high)])
+            for low, high in row_limited(chunk, 0, 2**62):
+                part = rows([build_plainly(chunk, ALL, OffsetRange("clicks", 3, low, high))])
                 assert len(part) <= rows_max
                 found += part
     assert found == log.rows
@@ -113,11 +121,11 @@ def test_what_is_malformed_is_refused_by_both_alike(log: Log, data: st.DataObjec
     at = data.draw(st.integers(position + HEADER_BYTES, position + header.size - 1))
     log.data[at] ^= data.draw(st.integers(1, 255))
     seal(log.data, position)
-    assert outcome(compiled.Builder(), log.data) == outcome(plain.build, log.data)
+    assert outcome(CompiledBuilder(), log.data) == outcome(build_plainly, log.data)
 
 
 @BUILDS
-def test_a_damaged_batch_is_refused(build: Build) -> None:
+def test_a_damaged_batch_is_refused(build: ArrowBuilder) -> None:
     data = build_batch([Record(0, 1, b"k", b"value")])
     data[-1] ^= 1
     with pytest.raises(KafkaError, match="CRC"):
@@ -126,7 +134,7 @@ def test_a_damaged_batch_is_refused(build: Build) -> None:
 
 @BUILDS
 @pytest.mark.parametrize("count", [1, 3])
-def test_a_wrong_count_is_refused(build: Build, count: int) -> None:
+def test_a_wrong_count_is_refused(build: ArrowBuilder, count: int) -> None:
     data = build_batch([Record(0, 1, b"k", b"value"), Record(1, 1, None, None)], last_offset=9)
     struct.pack_into(">i", data, RECORD_COUNT_AT, count)
     seal(data, 0)
@@ -135,7 +143,7 @@ def test_a_wrong_count_is_refused(build: Build, count: int) -> None:
 
 
 @BUILDS
-def test_more_records_than_bytes_are_refused_before_room_is_made(build: Build) -> None:
+def test_more_records_than_bytes_are_refused_before_room_is_made(build: ArrowBuilder) -> None:
     count = 2**31 - 1
     data = build_batch([Record(0, 1, b"k", b"value")], last_offset=count - 1)
     struct.pack_into(">i", data, RECORD_COUNT_AT, count)
@@ -145,7 +153,7 @@ def test_more_records_than_bytes_are_refused_before_room_is_made(build: Build) -
 
 
 @BUILDS
-def test_no_header_is_null_as_in_the_official_connector(build: Build) -> None:
+def test_no_header_is_null_as_in_the_official_connector(build: ArrowBuilder) -> None:
     data = build_batch([Record(0, 1, None, None), Record(1, 1, None, None, [("a", None)])])
     found = decode(build, Fetched(memoryview(data), list(iter_headers(data)), [], 0), [HEADERS])
     assert found == [{HEADERS: None}, {HEADERS: [{"key": "a", "value": None}]}]
@@ -158,4 +166,4 @@ def test_columns_are_those_that_spark_expects(spark: Any) -> None:
 
 
 def test_the_compiled_decoder_is_the_one_in_use() -> None:
-    assert isinstance(best_build(), compiled.Builder)
+    assert isinstance(best_builder(), CompiledBuilder)

@@ -37,16 +37,16 @@ def logs(*codes: ErrorCode) -> Logs:
 
 def test_a_topic_without_a_right_to_it_is_not_gone() -> None:
     refused = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    for look in (Logs.places_at_first, Logs.places):
+    for look in (Logs.initial_partitions, Logs.current_partitions):
         with pytest.raises(SourceUnreachable, match="topic t: Not authorized"):
             look(logs(refused))
 
 
 def test_a_topic_of_which_nothing_can_be_said_for_now_is_asked_for_again() -> None:
-    assert logs(ErrorCode.LEADER_NOT_AVAILABLE).places() == [("t", 0)]
+    assert logs(ErrorCode.LEADER_NOT_AVAILABLE).current_partitions() == [("t", 0)]
 
 
 def test_a_topic_that_is_not_there_is_said_to_be_missing() -> None:
     found = logs(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     with pytest.raises(OptionError, match="there is no topic t"):
-        found.places_at_first()
+        found.initial_partitions()

@@ -9,8 +9,9 @@ import pytest
 from headrace.client.wire.leaders import Isolation
 from headrace.spark.errors import OptionError
 from headrace.spark.source.columns import ALWAYS
+from headrace.spark.source.offset_ranges import from_json, to_json
 from headrace.spark.source.options import for_batch, for_stream, read_options
-from headrace.spark.source.positions import Position, from_json, to_json
+from headrace.spark.source.positions import Position
 
 WHERE = {"kafka.bootstrap.servers": "one:9092,two"}
 GIVEN = {**WHERE, "subscribe": "clicks"}
@@ -73,7 +74,7 @@ def test_all_that_the_official_connector_has() -> None:
 
 def test_names_are_read_whatever_their_case() -> None:
     options = read_options({"BOOTSTRAP": "one", "Assign": '{"clicks": [0, 2]}', "COLUMNS": "Value"})
-    assert options.topics.places == (("clicks", 0), ("clicks", 2))
+    assert options.topics.assigned == (("clicks", 0), ("clicks", 2))
     assert options.columns == ("value",)
 
 
@@ -103,7 +104,7 @@ def test_where_to_begin(given: dict[str, str], expected: Position) -> None:
         (WHERE, "one of subscribe, subscribePattern and assign"),
         ({**GIVEN, "assign": '{"clicks": [0]}'}, "subscribe and assign are given"),
         ({**WHERE, "subscribe": ","}, "names no topic"),
-        ({**WHERE, "subscribePattern": "("}, "no pattern"),
+        ({**WHERE, "subscribePattern": "("}, "is not a valid pattern"),
         ({**WHERE, "assign": "clicks"}, r'such as \{"clicks": \[0, 1\]\}'),
         ({**WHERE, "assign": '{"clicks": 0}'}, "no list of partitions"),
         ({**GIVEN, "startingOffset": "earliest"}, "did you mean startingOffsets"),
@@ -119,16 +120,19 @@ def test_where_to_begin(given: dict[str, str], expected: Position) -> None:
         ({**GIVEN, "columns": "values"}, "did you mean value"),
         ({**GIVEN, "columns": "value", "includeHeaders": "true"}, "add headers to columns"),
         ({**GIVEN, "group": " "}, "group is empty"),
-        ({**GIVEN, "bootstrap": "one:9092"}, "say the same"),
+        (
+            {**GIVEN, "bootstrap": "one:9092"},
+            "both bootstrap and kafka.bootstrap.servers are given",
+        ),
         ({**GIVEN, "kafka.bootstrap.servers": "one:x"}, "not HOST:PORT"),
-        ({**GIVEN, "kafka.auto.offset.reset": "earliest"}, "startingOffsets says where"),
+        ({**GIVEN, "kafka.auto.offset.reset": "earliest"}, "use startingOffsets"),
         ({**GIVEN, "kafka.value.deserializer": "x"}, "cast them"),
-        ({**GIVEN, "kafka.enable.auto.commit": "true"}, "group shows it"),
+        ({**GIVEN, "kafka.enable.auto.commit": "true"}, "group shows them"),
         ({**GIVEN, "kafka.isolation.level": "all"}, "read_committed, read_uncommitted"),
         ({**GIVEN, "kafka.fetch.min.byte": "1"}, "did you mean fetch.min.bytes"),
         ({**GIVEN, "kafka.security.protocol": "TLS"}, "none of plaintext"),
         ({**GIVEN, "kafka.ssl.truststore.location": "/t.jks"}, "PEM only"),
-        ({**GIVEN, "kafka.ssl.ca.pem": "-----"}, "names a file"),
+        ({**GIVEN, "kafka.ssl.ca.pem": "-----"}, "with a file"),
     ],
 )
 def test_bad_options_are_refused_with_a_hint(given: dict[str, str], message: str) -> None:

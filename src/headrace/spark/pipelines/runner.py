@@ -25,7 +25,7 @@ from headrace.spark.pipelines.progress import (
 from headrace.spark.pipelines.sinks import describe
 from headrace.spark.pipelines.writing import Start, start_queries
 from headrace.spark.sessions import activate
-from headrace.spark.source.stream import HAS_ADMISSION
+from headrace.spark.source.stream_reader import HAS_ADMISSION
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

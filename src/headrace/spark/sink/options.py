@@ -1,4 +1,4 @@
-"""Options of the sink, by the official connector's names; wrong ones fail at once with a hint."""
+"""The options of the sink, with the names of Spark's own Kafka connector."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headrace.client.errors import UnknownSetting
 from headrace.client.settings import translate
 from headrace.client.wire.cluster import parse_servers
 from headrace.protocol.compression import Codec
-from headrace.spark.connection import what_is_insecure
+from headrace.spark.connection import security_problem
 from headrace.spark.errors import SinkError
 
 if TYPE_CHECKING:
@@ -21,9 +21,9 @@ BOOTSTRAP = "kafka.bootstrap.servers"
 KAFKA = "kafka."
 TRANSACTION_TIMEOUT_MS = 300_000
 NAMES = ("bootstrap", "topic", "id", "batch")
-# Those that Spark itself takes and hands on, and those of the official connector without effect.
-PASSED_OVER = frozenset(("checkpointlocation", "path", "queryname", "includeheaders"))
-# What the sink does anyhow, as it may be said: otherwise rows could be lost or doubled.
+# Options that Spark passes on, and those of the official connector without effect.
+IGNORED = frozenset(("checkpointlocation", "path", "queryname", "includeheaders"))
+# What the sink always does, and how it may be spelt: otherwise rows could be lost or doubled.
 FIXED = {
     "enable.idempotence": ("true",),
     "acks": ("all", "-1"),
@@ -37,7 +37,7 @@ _NUMBERS = ("transaction.timeout.ms", "batch.size", "compression.level")
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """Where rows go: a topic unless the rows name theirs, and the producer's settings."""
+    """The options of one query; `topic` is None if the rows name their topics."""
 
     settings: Mapping[str, str]
     topic: str | None = None
@@ -46,27 +46,27 @@ class SinkOptions:
 
 
 def read_options(given: Mapping[str, str]) -> SinkOptions:
-    """The options of a sink; SinkError for one that is unknown, missing or not to be changed."""
+    """Check and read the options of a query; SinkError with a hint for a wrong one."""
     options = {name.lower(): value for name, value in given.items()}
     kafka = {
         name.removeprefix(KAFKA): value for name, value in options.items() if name.startswith(KAFKA)
     }
     for name in options:
-        if not name.startswith(KAFKA) and name not in NAMES and name not in PASSED_OVER:
-            raise SinkError(f"the sink has no option {name!r}", _near(name))
+        if not name.startswith(KAFKA) and name not in NAMES and name not in IGNORED:
+            raise SinkError(f"the sink has no option {name!r}", _suggestion(name))
     for name, value in kafka.items():
         if name in _REFUSED or (name in FIXED and value.lower() not in FIXED[name]):
             raise SinkError(
-                f"{KAFKA}{name} cannot be changed", "the sink needs its own to be exact"
+                f"{KAFKA}{name} cannot be changed", "exactly-once needs the sink's own value"
             )
     if "bootstrap" in options:
         kafka.setdefault("bootstrap.servers", options["bootstrap"])
     if not kafka.get("bootstrap.servers"):
-        raise SinkError("where is the cluster?", f'.option("{BOOTSTRAP}", "HOST:PORT")')
+        raise SinkError(f"{BOOTSTRAP} is missing", f'.option("{BOOTSTRAP}", "HOST:PORT")')
     try:
         settings = translate(kafka, "producer")
     except UnknownSetting as problem:
-        raise SinkError(str(problem), f"settings of a producer go with {KAFKA} before") from None
+        raise SinkError(str(problem), f"producer settings are given as {KAFKA}NAME") from None
     settings = {"transaction.timeout.ms": TRANSACTION_TIMEOUT_MS, **settings}
     _check_values(settings)
     return SinkOptions(
@@ -81,35 +81,35 @@ def read_options(given: Mapping[str, str]) -> SinkOptions:
 
 
 def _check_values(settings: Mapping[str, object]) -> None:
-    """SinkError for what a task would fail at, again and again."""
-    insecurity = what_is_insecure(settings)
-    if insecurity is not None:
-        raise SinkError(*insecurity)
+    """SinkError for a value that every task would fail with."""
+    problem = security_problem(settings)
+    if problem is not None:
+        raise SinkError(*problem)
     try:
         parse_servers(str(settings["bootstrap.servers"]))
-    except ValueError as problem:
-        raise SinkError(str(problem), f'.option("{BOOTSTRAP}", "HOST:PORT")') from None
+    except ValueError as error:
+        raise SinkError(str(error), f'.option("{BOOTSTRAP}", "HOST:PORT")') from None
     codec = str(settings.get("compression.type", "none"))
     if codec.upper() not in Codec.__members__:
         known = ", ".join(name.lower() for name in Codec.__members__)
-        raise SinkError(f"{KAFKA}compression.type {codec!r} is not known", f"one of {known}")
+        raise SinkError(f"{KAFKA}compression.type {codec!r} is unknown", f"use one of {known}")
     for name in _NUMBERS:
         given = str(settings.get(name, "0"))
         if not given.removeprefix("-").isdecimal():
-            raise SinkError(f"{KAFKA}{name} {given!r} is not a number", "give a whole number")
+            raise SinkError(f"{KAFKA}{name} {given!r} is not a whole number", "such as 1000")
 
 
 def _batch(options: Mapping[str, str]) -> int:
     given = options.get("batch", "0")
     if not given.isdecimal():
-        raise SinkError(f"batch {given!r} is not a number", "the one that foreachBatch gives")
+        raise SinkError(f"batch {given!r} is not a number", "give the one from foreachBatch")
     if "batch" in options and not options.get("id"):
-        raise SinkError("a batch has a number among those of one id", '.option("id", NAME)')
+        raise SinkError("option batch needs option id", '.option("id", NAME)')
     return int(given)
 
 
 def check_columns(schema: StructType, topic: str | None) -> None:
-    """SinkError unless rows of this schema can be sent."""
+    """SinkError if rows of this schema cannot be sent."""
     kinds = {field.name: field.dataType.simpleString() for field in schema.fields}
     if "value" not in kinds:
         raise SinkError(
@@ -118,11 +118,9 @@ def check_columns(schema: StructType, topic: str | None) -> None:
         )
     for name, fit in _COLUMNS.items():
         if name in kinds and kinds[name] not in fit:
-            raise SinkError(
-                f"column {name!r} is {kinds[name]}", f"cast it to {' or '.join(fit)} before"
-            )
+            raise SinkError(f"column {name!r} is {kinds[name]}", f"cast it to {' or '.join(fit)}")
     if topic is None and "topic" not in kinds:
-        raise SinkError("which topic?", '.option("topic", NAME), or a column named topic')
+        raise SinkError("no topic is given", '.option("topic", NAME), or a column named topic')
 
 
 _COLUMNS = {
@@ -134,6 +132,6 @@ _COLUMNS = {
 }
 
 
-def _near(name: str) -> str:
+def _suggestion(name: str) -> str:
     found = difflib.get_close_matches(name, [*NAMES, BOOTSTRAP], n=1, cutoff=0.5)
-    return f"did you mean {found[0]}?" if found else f"it has {', '.join((*NAMES, KAFKA + '*'))}"
+    return f"did you mean {found[0]}?" if found else f"options: {', '.join(NAMES)}, {KAFKA}*"

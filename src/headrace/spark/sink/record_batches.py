@@ -1,6 +1,6 @@
-"""Record batches from Arrow: rows put to their partitions and encoded, without a loop in Python.
+"""Record batches from Arrow: rows are assigned to partitions and encoded by compiled loops.
 
-Rows with headers, and machines without numba, take the plain way: a record at a time.
+Rows with headers, and all rows where numba is not installed, are encoded one at a time instead.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from headrace.protocol.records import Record, encode_records
 from headrace.spark.errors import SinkError
 
 try:
-    from headrace.spark.sink import record_kernel as kernel
+    from headrace.spark.sink import encode_kernel as kernel
 except ImportError:
     kernel = None  # type: ignore[assignment]
 
@@ -42,18 +42,18 @@ _attributes = Struct(">h")
 _producer = Struct(">qhi")
 
 
-class Producing(NamedTuple):
-    """Who produces, and how batches are packed."""
+class ProducerId(NamedTuple):
+    """The id and epoch of a producer, and how it compresses batches."""
 
-    producer_id: int
+    id: int
     epoch: int
     codec: Codec = Codec.NONE
     level: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Built:
-    """The encoded records of one batch, and how many they are."""
+class EncodedRecords:
+    """The encoded records of one batch, and their number."""
 
     partition: int
     records: bytes
@@ -68,48 +68,50 @@ class _Bytes(NamedTuple):
     nulls: NDArray[np.uint8]
 
 
-def build(
-    rows: Any, partitions: int, without_key: int, limit_bytes: int = BATCH_BYTES
-) -> Iterator[Built]:
-    """The batches of rows of one topic, in the order of the rows in each partition.
+def encode(
+    rows: Any, partitions: int, keyless_partition: int, bytes_max: int = BATCH_BYTES
+) -> Iterator[EncodedRecords]:
+    """The rows of one topic as batches, in the order of the rows in each partition.
 
-    None is above the limit, before it is packed, unless it has one record only.
+    Before compression none is above `bytes_max`, except for a single record that is larger.
     """
     names = rows.schema.names
     if kernel is None or "headers" in names:
-        yield from _plainly(rows, partitions, without_key, limit_bytes)
+        yield from _encode_plainly(rows, partitions, keyless_partition, bytes_max)
         return
-    values = _column(rows.column("value"))
-    keys = _column(rows.column("key")) if "key" in names else _nothing(rows.num_rows)
-    places = np.empty(rows.num_rows, np.int32)
-    kernel.place(*keys, partitions, without_key, places)
+    values = _buffers(rows.column("value"))
+    keys = _buffers(rows.column("key")) if "key" in names else _null_column(rows.num_rows)
+    chosen = np.empty(rows.num_rows, np.int32)
+    kernel.choose_partitions(*keys, partitions, keyless_partition, chosen)
     if "partition" in names:
-        places = _named(rows.column("partition"), places, partitions)
-    order = np.argsort(places, kind="stable").astype(np.int64, copy=False)
-    counts = np.bincount(places, minlength=partitions)
+        chosen = _with_named(rows.column("partition"), chosen, partitions)
+    order = np.argsort(chosen, kind="stable").astype(np.int64, copy=False)
+    counts = np.bincount(chosen, minlength=partitions)
     largest = int(np.diff(values.ends).max()) + int(np.diff(keys.ends).max())
-    room = np.empty(max(limit_bytes, largest + RECORD_OVERHEAD_BYTES), np.uint8)
+    buffer = np.empty(max(bytes_max, largest + RECORD_OVERHEAD_BYTES), np.uint8)
     begin = 0
     for partition in np.flatnonzero(counts).tolist():
         stop = begin + int(counts[partition])
         while begin < stop:
-            after, size = kernel.encode(order, begin, stop, limit_bytes, *keys, *values, room)
-            yield Built(partition, room[:size].tobytes(), after - begin)
+            after, size = kernel.encode(order, begin, stop, bytes_max, *keys, *values, buffer)
+            yield EncodedRecords(partition, buffer[:size].tobytes(), after - begin)
             begin = after
 
 
-def finish(built: Built, who: Producing, sequence: int, timestamp_ms: int) -> bytearray:
-    """The batch as it is sent: packed, in the producer's name, sealed."""
-    packed = compress(who.codec, built.records, who.level)
-    batch = frame_records(bytes(packed), built.count, timestamp_ms)
-    _attributes.pack_into(batch, ATTRIBUTES_AT, TRANSACTIONAL_BIT | who.codec)
-    _producer.pack_into(batch, PRODUCER_ID_AT, who.producer_id, who.epoch, sequence)
+def seal_batch(
+    encoded: EncodedRecords, producer: ProducerId, sequence: int, timestamp_ms: int
+) -> bytearray:
+    """The batch as it is sent: compressed, with the producer's id, a sequence number and a CRC."""
+    packed = compress(producer.codec, encoded.records, producer.level)
+    batch = frame_records(bytes(packed), encoded.count, timestamp_ms)
+    _attributes.pack_into(batch, ATTRIBUTES_AT, TRANSACTIONAL_BIT | producer.codec)
+    _producer.pack_into(batch, PRODUCER_ID_AT, producer.id, producer.epoch, sequence)
     seal(batch, 0)
     return batch
 
 
-def halves(batch: bytearray, who: Producing) -> list[bytearray]:
-    """A batch as two that have its numbers; one of a single record stays one."""
+def halves(batch: bytearray, producer: ProducerId) -> list[bytearray]:
+    """Two batches with the same sequence numbers as one; a single record stays one batch."""
     header = read_header(batch)
     records = list(iter_records(batch))
     middle = (len(records) + 1) // 2
@@ -120,13 +122,13 @@ def halves(batch: bytearray, who: Producing) -> list[bytearray]:
                 Record(number, 0, it.key, it.value, it.headers) for number, it in enumerate(part)
             ]
             sequence = (header.base_sequence + first) & SEQUENCE_MASK
-            built = _plain_batch(0, renumbered)
-            made.append(finish(built, who, sequence, header.base_timestamp))
+            encoded = _encode_records(0, renumbered)
+            made.append(seal_batch(encoded, producer, sequence, header.base_timestamp))
     return made
 
 
-def _column(column: Any) -> _Bytes:
-    """The buffers of a column of text or bytes; not copied unless its numbers are too wide."""
+def _buffers(column: Any) -> _Bytes:
+    """The buffers of a column of text or bytes; copied only if its offsets are 64 bits wide."""
     column = column.cast(pa.binary())
     nulls = (
         np.asarray(column.is_null().to_numpy(zero_copy_only=False), np.uint8)
@@ -140,7 +142,7 @@ def _column(column: Any) -> _Bytes:
                   _readonly(found), nulls)  # fmt: skip
 
 
-def _nothing(rows: int) -> _Bytes:
+def _null_column(rows: int) -> _Bytes:
     return _Bytes(
         _readonly(np.empty(0, np.uint8)),
         _readonly(np.zeros(rows + 1, np.int32)),
@@ -153,20 +155,24 @@ def _readonly(array: NDArray[Any]) -> NDArray[Any]:
     return array
 
 
-def _named(column: Any, places: NDArray[np.int32], partitions: int) -> NDArray[np.int32]:
-    """The partitions that rows name themselves; the others stay where their keys belong."""
+def _with_named(column: Any, chosen: NDArray[np.int32], partitions: int) -> NDArray[np.int32]:
+    """The partitions that rows name themselves, and for the other rows those of their keys."""
     named = column.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int32)
     if len(named) and int(named.max()) >= partitions:
-        raise SinkError(
-            f"a row names partition {int(named.max())}", f"there are 0 to {partitions - 1}"
-        )
-    return np.where(named < 0, places, named).astype(np.int32)
+        raise _no_such_partition(int(named.max()), partitions)
+    return np.where(named < 0, chosen, named).astype(np.int32)
 
 
-def _plainly(rows: Any, partitions: int, without_key: int, limit_bytes: int) -> Iterator[Built]:
+def _no_such_partition(named: int, partitions: int) -> SinkError:
+    return SinkError(f"a row names partition {named}", f"the topic has 0 to {partitions - 1}")
+
+
+def _encode_plainly(
+    rows: Any, partitions: int, keyless_partition: int, bytes_max: int
+) -> Iterator[EncodedRecords]:
     columns: Mapping[str, list[Any]] = rows.to_pydict()
     empty: list[Any] = [None] * rows.num_rows
-    parts: dict[int, list[Record]] = {}
+    batches: dict[int, list[Record]] = {}
     sizes: dict[int, int] = {}
     for key, value, named, headers in zip(
         columns.get("key", empty),
@@ -175,32 +181,30 @@ def _plainly(rows: Any, partitions: int, without_key: int, limit_bytes: int) -> 
         columns.get("headers", empty),
         strict=True,
     ):
-        key, value = _plain_bytes(key), _plain_bytes(value)
-        partition = without_key if key is None else partition_of(key, partitions)
+        key, value = _to_bytes(key), _to_bytes(value)
+        partition = keyless_partition if key is None else partition_of(key, partitions)
         if named is not None and named >= 0:
             if named >= partitions:
-                raise SinkError(
-                    f"a row names partition {named}", f"there are 0 to {partitions - 1}"
-                )
+                raise _no_such_partition(named, partitions)
             partition = named
         pairs = [(header["key"], header["value"]) for header in headers or ()]
         size = RECORD_OVERHEAD_BYTES + len(key or b"") + len(value or b"")
         size += sum(len(name) * 4 + len(content or b"") for name, content in pairs)
-        part = parts.setdefault(partition, [])
-        if part and sizes[partition] + size > limit_bytes:
-            yield _plain_batch(partition, part)
-            part = parts[partition] = []
+        records = batches.setdefault(partition, [])
+        if records and sizes[partition] + size > bytes_max:
+            yield _encode_records(partition, records)
+            records = batches[partition] = []
             sizes[partition] = 0
-        part.append(Record(len(part), 0, key, value, pairs))
+        records.append(Record(len(records), 0, key, value, pairs))
         sizes[partition] = sizes.get(partition, 0) + size
-    for partition, part in parts.items():
-        yield _plain_batch(partition, part)
+    for partition, records in batches.items():
+        yield _encode_records(partition, records)
 
 
-def _plain_batch(partition: int, part: list[Record]) -> Built:
-    body, count = encode_records(part, 0, 0)
-    return Built(partition, bytes(body), count)
+def _encode_records(partition: int, records: list[Record]) -> EncodedRecords:
+    body, count = encode_records(records, 0, 0)
+    return EncodedRecords(partition, bytes(body), count)
 
 
-def _plain_bytes(value: str | bytes | None) -> bytes | None:
+def _to_bytes(value: str | bytes | None) -> bytes | None:
     return value.encode() if isinstance(value, str) else value

@@ -1,7 +1,7 @@
-"""One transaction of a sink's task, over the wire itself: records and the marker, or nothing.
+"""The transaction of a sink's task: its records and its marker, or nothing.
 
-Arrow batches become record batches without a step through Python objects, and beside the records a
-transaction takes about ten short requests; a client library would first start its threads.
+It speaks the wire protocol itself: Arrow batches become record batches without Python objects in
+between, and about ten short requests take less time than a client library needs to start.
 """
 
 from __future__ import annotations
@@ -35,40 +35,41 @@ from headrace.protocol.api.txn_offset_commit import (
 )
 from headrace.protocol.compression import Codec
 from headrace.protocol.errors import ErrorCode, KafkaError
+from headrace.protocol.partitions import TopicPartition
 from headrace.protocol.schema import Message
 from headrace.spark.errors import SinkError
+from headrace.spark.sink.batch_sender import BatchSender
 from headrace.spark.sink.markers import (
     FETCH_ONE_VERSION,
-    MARKED_PARTITION,
-    marked,
+    MARKER_PARTITION,
+    marked_batch,
     marker_error,
     marker_request,
 )
-from headrace.spark.sink.record_batches import BATCH_BYTES, Producing, build
-from headrace.spark.sink.sending import Sending
+from headrace.spark.sink.record_batches import BATCH_BYTES, ProducerId, encode
 
-# A broker that restarts answers again within this time; then the task fails and is tried anew.
-PATIENCE_SECONDS = 120.0
+# A broker that restarts answers again within this time; after it the task fails and is retried.
+RETRY_SECONDS = 120.0
 ANSWER_SECONDS = 60.0
 ABORT_SECONDS = 10.0
 PAUSE_SECONDS = 0.1
-# A refusal passes sooner: the markers of the transaction before, a coordinator that has moved.
+# Retriable errors pass sooner: an earlier transaction that is ending, a moved coordinator.
 REFUSED_PAUSE_SECONDS = 0.02
-# So much is put together before it is sent: rows of many partitions make small batches.
-HELD_BYTES = 4 << 20
-# The last versions in which a producer says itself what joins its transaction (KIP-890).
-OLD_VERSION = 3
+# Rows are collected up to this size, since rows for many partitions make small batches.
+HELD_BYTES_MAX = 4 << 20
+# The last version in which a producer itself adds partitions to its transaction (KIP-890).
+VERSION_MAX = 3
 
 T = TypeVar("T")
 
 
 class SinkTransaction:
-    """A fenced producer with one transaction; aborted at the end unless committed."""
+    """A producer that has fenced earlier ones; its transaction is aborted unless committed."""
 
     def __init__(self, settings: Mapping[str, str], name: str) -> None:
         self.sent = 0
         self._name = name
-        self._added: set[tuple[str, int]] = set()
+        self._added: set[TopicPartition] = set()
         self._held: dict[str, list[Any]] = {}
         self._held_bytes = 0
         self._is_open = False
@@ -77,61 +78,61 @@ class SinkTransaction:
         self._cluster = Cluster(servers, Security(settings), ANSWER_SECONDS)
         try:
             timeout_ms = int(settings["transaction.timeout.ms"])
-            given = self._coordinated(
+            given = self._ask_coordinator(
                 InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=timeout_ms),
                 InitProducerIdResponse,
                 lambda answer: answer.error_code,
             )
             codec = Codec[str(settings.get("compression.type", "none")).upper()]
             level = settings.get("compression.level")
-            self._who = Producing(
+            self._producer = ProducerId(
                 given.producer_id, given.producer_epoch, codec, int(level) if level else None
             )
         except BaseException:
             self._cluster.close()
             raise
-        limit_bytes = int(settings.get("batch.size", BATCH_BYTES))
-        self._sending = Sending(self._cluster, self._who, name, min(limit_bytes, BATCH_BYTES))
+        bytes_max = int(settings.get("batch.size", BATCH_BYTES))
+        self._sender = BatchSender(self._cluster, self._producer, name, min(bytes_max, BATCH_BYTES))
 
     def marker(self, topic: str | None) -> int | None:
         """The batch that was last committed under this name, or None.
 
-        `topic` is the one that all rows go to, if there is one.
+        `topic` is None if the rows name their topics.
         """
-        answer = self._coordinated(
+        answer = self._ask_coordinator(
             marker_request(self._name, topic),
             OffsetFetchResponse,
             marker_error,
             CoordinatorOf.GROUP,
             version_max=FETCH_ONE_VERSION,
         )
-        return marked(answer)
+        return marked_batch(answer)
 
     def send(self, topic: str, rows: Any) -> None:
-        """Take an Arrow batch; it may be sent later, in the order of the rows of each key."""
+        """Add an Arrow batch; it may be sent later. Rows of one key keep their order."""
         self._is_open = True
         self._held.setdefault(topic, []).append(rows)
         self._held_bytes += rows.nbytes
         self.sent += rows.num_rows
-        if self._held_bytes >= HELD_BYTES:
+        if self._held_bytes >= HELD_BYTES_MAX:
             self._flush()
 
     def commit(self, topic: str, batch: int) -> None:
-        """Commit the records with the marker, at a partition of a topic of theirs; durable."""
+        """Commit the records with the marker, which goes to this topic; durable on return."""
         self._flush()
-        self._patiently(self._sending.settle)
+        self._retrying(self._sender.settle)
         group = self._name
-        self._coordinated(
-            AddOffsetsToTxnRequest(**self._me(), group_id=group),
+        self._ask_coordinator(
+            AddOffsetsToTxnRequest(**self._identity(), group_id=group),
             AddOffsetsToTxnResponse,
             lambda answer: answer.error_code,
         )
         marker = TxnOffsetCommitRequestPartition(
-            partition_index=MARKED_PARTITION, committed_offset=batch, committed_metadata=""
+            partition_index=MARKER_PARTITION, committed_offset=batch, committed_metadata=""
         )
-        self._coordinated(
+        self._ask_coordinator(
             TxnOffsetCommitRequest(
-                **self._me(),
+                **self._identity(),
                 group_id=group,
                 topics=[TxnOffsetCommitRequestTopic(name=topic, partitions=[marker])],
             ),
@@ -152,44 +153,44 @@ class SinkTransaction:
     ) -> None:
         try:
             if self._is_open and self._added:
-                self._end(committed=False, patience_s=ABORT_SECONDS)
+                self._end(committed=False, retry_s=ABORT_SECONDS)
         except SinkError:
-            # Whoever comes next under this name ends it, or the coordinator does in time.
+            # The next producer of this name aborts it, or its coordinator does at the timeout.
             pass
         finally:
-            self._sending.close()
+            self._sender.close()
             self._cluster.close()
 
     def _flush(self) -> None:
-        """Encode what is held and send it; the last of it may be on its way on return."""
+        """Encode and send the collected rows; the last request may be unanswered on return."""
         for topic, batches in self._held.items():
             whole = pa.Table.from_batches(batches).combine_chunks().to_batches()
-            partitions = self._patiently(partial(self._sending.partitions, topic))
-            without_key = self._patiently(partial(self._sending.turn, topic))
+            partitions = self._retrying(partial(self._sender.partitions, topic))
+            keyless = self._retrying(partial(self._sender.keyless_partition, topic))
             for rows in whole:
-                built = list(build(rows, partitions, without_key, self._sending.limit_bytes))
-                self._add({(topic, each.partition) for each in built})
-                for each in built:
-                    self._patiently(partial(self._sending.put, topic, each))
+                encoded = list(encode(rows, partitions, keyless, self._sender.bytes_max))
+                self._add({(topic, each.partition) for each in encoded})
+                for each in encoded:
+                    self._retrying(partial(self._sender.put, topic, each))
         self._held.clear()
         self._held_bytes = 0
 
-    def _add(self, places: set[tuple[str, int]]) -> None:
-        """Let partitions join the transaction, before anything is sent to them."""
-        new = sorted(places - self._added)
+    def _add(self, partitions: set[TopicPartition]) -> None:
+        """Add partitions to the transaction, before anything is sent to them."""
+        new = sorted(partitions - self._added)
         if not new:
             return
         topics: dict[str, list[int]] = {}
         for topic, partition in new:
             topics.setdefault(topic, []).append(partition)
-        self._coordinated(
+        self._ask_coordinator(
             AddPartitionsToTxnRequest(
                 v3_and_below_transactional_id=self._name,
-                v3_and_below_producer_id=self._who.producer_id,
-                v3_and_below_producer_epoch=self._who.epoch,
+                v3_and_below_producer_id=self._producer.id,
+                v3_and_below_producer_epoch=self._producer.epoch,
                 v3_and_below_topics=[
-                    AddPartitionsToTxnTopic(name=topic, partitions=partitions)
-                    for topic, partitions in topics.items()
+                    AddPartitionsToTxnTopic(name=topic, partitions=numbers)
+                    for topic, numbers in topics.items()
                 ],
             ),
             AddPartitionsToTxnResponse,
@@ -197,53 +198,53 @@ class SinkTransaction:
         )
         self._added.update(new)
 
-    def _end(self, *, committed: bool, patience_s: float = PATIENCE_SECONDS) -> None:
-        self._coordinated(
-            EndTxnRequest(**self._me(), committed=committed),
+    def _end(self, *, committed: bool, retry_s: float = RETRY_SECONDS) -> None:
+        self._ask_coordinator(
+            EndTxnRequest(**self._identity(), committed=committed),
             EndTxnResponse,
             lambda answer: answer.error_code,
-            patience_s=patience_s,
+            retry_s=retry_s,
         )
         self._is_open = False
 
-    def _me(self) -> dict[str, Any]:
+    def _identity(self) -> dict[str, Any]:
         return {
             "transactional_id": self._name,
-            "producer_id": self._who.producer_id,
-            "producer_epoch": self._who.epoch,
+            "producer_id": self._producer.id,
+            "producer_epoch": self._producer.epoch,
         }
 
-    def _coordinated(
+    def _ask_coordinator(
         self,
         request: Message,
         answer: type[AnswerT],
         code: Callable[[AnswerT], int],
         of: CoordinatorOf = CoordinatorOf.TRANSACTION,
-        patience_s: float = PATIENCE_SECONDS,
-        version_max: int = OLD_VERSION,
+        retry_s: float = RETRY_SECONDS,
+        version_max: int = VERSION_MAX,
     ) -> AnswerT:
-        """Ask the coordinator of this name, again while it is moving, loading or away."""
+        """Ask the coordinator of this name, again while it is moving, loading or down."""
 
         def ask() -> AnswerT:
-            # Looked for once, and anew after whatever went wrong.
+            # Looked up once, and again after any error.
             where = self._coordinators.pop(of, None) or self._cluster.coordinator(of, self._name)
-            said = self._cluster.ask_broker(where, request, answer, version_max)
-            if code(said):
-                raise refused(code(said))
+            response = self._cluster.ask_broker(where, request, answer, version_max)
+            if code(response):
+                raise refused(code(response))
             self._coordinators[of] = where
-            return said
+            return response
 
-        return self._patiently(ask, patience_s)
+        return self._retrying(ask, retry_s)
 
-    def _patiently(self, attempt: Callable[[], T], patience_s: float = PATIENCE_SECONDS) -> T:
-        """Try again while the broker is away; a refusal that stays is a SinkError."""
-        deadline_s = time.monotonic() + patience_s
+    def _retrying(self, attempt: Callable[[], T], retry_s: float = RETRY_SECONDS) -> T:
+        """Retry while the broker is down or its error is retriable; then SinkError."""
+        deadline_s = time.monotonic() + retry_s
         while True:
             try:
                 return attempt()
             except KafkaError as problem:
                 if not problem.code.retriable or time.monotonic() > deadline_s:
-                    raise _explained(problem, self._name) from problem
+                    raise _with_hint(problem, self._name) from problem
                 pause_s = REFUSED_PAUSE_SECONDS
             except OSError as problem:
                 if time.monotonic() > deadline_s:
@@ -258,15 +259,15 @@ def _partitions_error(answer: AddPartitionsToTxnResponse) -> int:
         for topic in answer.results_by_topic_v3_and_below
         for result in topic.results_by_partition
     ]
-    # Where one is refused, the others are not attempted: the one says why.
-    telling = [code for code in codes if code != ErrorCode.OPERATION_NOT_ATTEMPTED]
-    return next(filter(None, telling), 0) or next(filter(None, codes), 0)
+    # If one partition is refused, the others are not attempted: find the one with the reason.
+    reasons = [code for code in codes if code != ErrorCode.OPERATION_NOT_ATTEMPTED]
+    return next(filter(None, reasons), 0) or next(filter(None, codes), 0)
 
 
-def _explained(problem: KafkaError, name: str) -> SinkError:
+def _with_hint(problem: KafkaError, name: str) -> SinkError:
     fenced = (
-        "another attempt of this task took over, or it took longer than "
-        "kafka.transaction.timeout.ms; this one has written nothing"
+        "another attempt of this task replaced it, or it took longer than "
+        "kafka.transaction.timeout.ms; it has written nothing"
     )
     hints = {
         ErrorCode.PRODUCER_FENCED: fenced,
@@ -274,7 +275,7 @@ def _explained(problem: KafkaError, name: str) -> SinkError:
         ErrorCode.INVALID_TRANSACTION_TIMEOUT: "kafka.transaction.timeout.ms must not be above the "
         "broker's transaction.max.timeout.ms",
         ErrorCode.MESSAGE_TOO_LARGE: "raise the topic's max.message.bytes",
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "headrace topic create makes a topic",
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "create it: headrace topic create",
         ErrorCode.TOPIC_AUTHORIZATION_FAILED: "the user needs the right to write to the topic and "
         "to read it, since the marker is an offset in it",
         ErrorCode.GROUP_AUTHORIZATION_FAILED: "the user needs the right to read groups that begin "

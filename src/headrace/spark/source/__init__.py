@@ -1,6 +1,8 @@
-"""The source: topics as Spark reads them, in batches or micro-batches, decoded into Arrow.
+"""The source reads topics into Spark, in batches or micro-batches, decoded straight into Arrow.
 
-`options.py` reads a query's options, `batch.py` and `stream.py` plan ranges of offsets with
-`positions.py`, `logs.py` and `ranges.py`; each task fetches its range in `reading.py` and decodes
-it in `decoder.py`, by a compiled loop (`compiled.py`, `kernel.py`) or a plain one (`plain.py`).
+`options.py` reads a query's options (`positions.py`: where it begins and ends, `columns.py`: what
+it builds). In the driver `batch_reader.py` and `stream_reader.py` look up offsets through
+`logs.py` and cut them into tasks with `offset_ranges.py`; `lags.py` measures how far a stream is
+behind. In a worker `task.py` fetches and unpacks a range, and `decoder.py` makes Arrow batches of
+it, with the compiled loop of `decode_kernel.py` or a plain one.
 """

@@ -11,7 +11,7 @@ import pyarrow as pa
 from headrace.spark.errors import OptionError
 
 HEADERS = "headers"
-# Name, type in Spark's language, type in Arrow's.
+# Name, Spark type, Arrow type.
 _ROWS: tuple[tuple[str, str, Any], ...] = (
     ("key", "binary", pa.binary()),
     ("value", "binary", pa.binary()),
@@ -34,7 +34,7 @@ ALWAYS = tuple(name for name in SPARK_TYPES if name != HEADERS)
 
 
 def choose(wanted: str | None, *, include_headers: bool) -> tuple[str, ...]:
-    """The columns to build: those of the official connector, or those that are named."""
+    """The columns to build: those of the official connector unless `columns` names others."""
     if wanted is None:
         return (*ALWAYS, HEADERS) if include_headers else ALWAYS
     by_name = {name.lower(): name for name in SPARK_TYPES}
@@ -58,10 +58,10 @@ def choose(wanted: str | None, *, include_headers: bool) -> tuple[str, ...]:
 
 
 def schema(columns: Sequence[str]) -> str:
-    """The columns as Spark's language has them."""
+    """The columns as a Spark schema."""
     return ", ".join(f"`{name}` {SPARK_TYPES[name]}" for name in columns)
 
 
 def arrow_schema(columns: Sequence[str]) -> Any:
-    """The columns as Arrow has them."""
+    """The columns as an Arrow schema."""
     return pa.schema([(name, ARROW_TYPES[name]) for name in columns])

@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 from headrace.client.wire.cluster import Cluster
 from headrace.client.wire.leaders import Leaders
 from headrace.protocol.partitions import TopicPartition
-from headrace.spark.source.ranges import behind
+from headrace.spark.source.offset_ranges import records_between
 
 KEY = "headrace.lag"
-"""Beside the topics in `sources[0].latestOffset` of a query's progress."""
+"""Stands beside the topics in `sources[0].latestOffset` of a query's progress."""
 PARTITIONS_MAX = 16
-"""Of so many partitions, those furthest behind, the age is looked up."""
+"""The age is looked up for this many partitions, those furthest behind."""
 SAMPLE_BYTES = 1 << 16
 
 
@@ -31,30 +31,28 @@ def measure(
     latest: Mapping[TopicPartition, int],
     now_s: float,
 ) -> Lag:
-    """The lag of a query that has reached some places, by the records that come next."""
+    """The lag of a query that has reached these offsets; its age is that of the next records."""
     waiting = {
-        place: end - reached.get(place, 0)
-        for place, end in latest.items()
-        if end > reached.get(place, 0)
+        tp: end - reached.get(tp, 0) for tp, end in latest.items() if end > reached.get(tp, 0)
     }
     if not waiting:
         return Lag(0, 0.0)
-    furthest = sorted(waiting, key=lambda place: waiting[place], reverse=True)[:PARTITIONS_MAX]
+    furthest = sorted(waiting, key=lambda tp: waiting[tp], reverse=True)[:PARTITIONS_MAX]
     next_ones = Leaders(cluster, furthest).read(
-        {place: reached.get(place, 0) for place in furthest}, SAMPLE_BYTES, records_each=1
+        {tp: reached.get(tp, 0) for tp in furthest}, SAMPLE_BYTES, records_each=1
     )
     times_ms = [found.records[0].timestamp for found in next_ones.values() if found.records]
     age_s = max((now_s - time_ms / 1000 for time_ms in times_ms), default=0.0)
-    return Lag(behind(reached, latest), round(max(0.0, age_s), 3))
+    return Lag(records_between(reached, latest), round(max(0.0, age_s), 3))
 
 
 def report(lag: Lag) -> dict[str, Any]:
-    """The lag as it stands in a query's progress."""
+    """The lag as an entry of a query's progress."""
     return {KEY: lag._asdict()}
 
 
 def lag(progress: Any) -> Lag | None:
-    """The lag out of `query.lastProgress`, summed up over its sources of this kind."""
+    """The lag in `query.lastProgress`, summed over its Headrace sources; None without any."""
     found: list[Lag] = []
     for source in (progress or {}).get("sources", []):
         latest = source.get("latestOffset")

@@ -1,27 +1,31 @@
-"""The options of the source, by the names of Spark's own Kafka connector; what is wrong is said."""
+"""The options of the source, with the names of Spark's own Kafka connector."""
 
 from __future__ import annotations
 
 import difflib
+import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from headrace.client.wire.batch_reader import FETCH_BYTES_MAX
 from headrace.client.wire.leaders import Isolation
+from headrace.protocol.partitions import TopicPartition
 from headrace.spark.connection import BOOTSTRAP, PREFIX, Connection, read_connection
-from headrace.spark.errors import OptionError
+from headrace.spark.errors import DataLoss, OptionError
 from headrace.spark.source.columns import choose
 from headrace.spark.source.positions import (
     LATEST,
     LATEST_OFFSET,
     Position,
-    read_places,
+    read_assignment,
     read_position,
 )
 
+_log = logging.getLogger("headrace.spark")
+
 RECORDS_PER_TASK = 1_000_000
-"""A larger range of one partition is cut for more tasks, unless an option says otherwise."""
+"""A larger range of one partition is read by several tasks, unless an option changes it."""
 TIMEOUT_SECONDS = 120.0
 TRIGGER_DELAY_SECONDS = 15 * 60.0
 
@@ -49,7 +53,7 @@ _OWN = (
     "group",
     BOOTSTRAP,
 )
-# The official connector's, about what is not done here: no group is joined to read.
+# Options of the official connector that have no effect here: no group is joined to read.
 _WITHOUT_EFFECT = (
     "groupIdPrefix",
     "fetchOffset.numRetries",
@@ -62,16 +66,16 @@ _UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d"
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """Which partitions are read: one of the three is given."""
+    """Which partitions are read; exactly one of the three is given."""
 
     names: tuple[str, ...] = ()
     pattern: str | None = None
-    places: tuple[tuple[str, int], ...] = ()
+    assigned: tuple[TopicPartition, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """What a query asks of the source; can be sent to tasks."""
+    """The options of one query; can be sent to tasks."""
 
     connection: Connection
     topics: Topics
@@ -90,12 +94,18 @@ class SourceOptions:
     timeout_s: float
 
     def start(self, default: str) -> Position:
-        """Where to begin, when nothing is said: streams at the end, batches at the beginning."""
+        """Where to begin; `default` is a word for a query without such an option."""
         return self.starting or Position(default)
+
+    def report_loss(self, loss: str) -> None:
+        """Raise DataLoss, or log a warning where failOnDataLoss is false."""
+        if self.fails_on_data_loss:
+            raise DataLoss(loss)
+        _log.warning("%s; continuing, as failOnDataLoss is false", loss)
 
 
 def read_options(given: Mapping[str, str]) -> SourceOptions:
-    """Check and read the options of a query; OptionError says what is wrong and what is right."""
+    """Check and read the options of a query; OptionError with a hint for a wrong one."""
     options = {name.lower(): value for name, value in given.items()}
     _refuse_unknown(options)
     connection, kafka = read_connection(options)
@@ -152,17 +162,15 @@ def _refuse_unknown(options: Mapping[str, str]) -> None:
         near = difflib.get_close_matches(name, known, n=1)
         raise OptionError(
             f"there is no option {name!r}",
-            f"did you mean {known[near[0]]}?" if near else "settings of clients are kafka.NAME",
+            f"did you mean {known[near[0]]}?" if near else "client settings are kafka.NAME",
         )
 
 
 def _topics(options: Mapping[str, str]) -> Topics:
     given = [name for name in (SUBSCRIBE, PATTERN, ASSIGN) if options.get(name.lower())]
     if len(given) != 1:
-        what = "none is" if not given else f"{' and '.join(given)} are"
-        raise OptionError(
-            f"one of {SUBSCRIBE}, {PATTERN} and {ASSIGN} says which topics are read; {what} given"
-        )
+        what = f"{' and '.join(given)} are given" if given else "no topics are given"
+        raise OptionError(f"{what}; give one of {SUBSCRIBE}, {PATTERN} and {ASSIGN}")
     value = options[given[0].lower()]
     if given[0] == SUBSCRIBE:
         names = tuple(dict.fromkeys(filter(None, map(str.strip, value.split(",")))))
@@ -173,15 +181,15 @@ def _topics(options: Mapping[str, str]) -> Topics:
         try:
             re.compile(value)
         except re.error as problem:
-            raise OptionError(f"{PATTERN} {value!r} is no pattern: {problem}") from None
+            raise OptionError(f"{PATTERN} {value!r} is not a valid pattern: {problem}") from None
         return Topics(pattern=value)
-    return Topics(places=read_places(ASSIGN, value))
+    return Topics(assigned=read_assignment(ASSIGN, value))
 
 
 def _isolation(value: str) -> Isolation:
     known = {"read_committed": Isolation.COMMITTED, "read_uncommitted": Isolation.UNCOMMITTED}
     if value.lower() not in known:
-        raise OptionError(f"kafka.isolation.level {value!r} is none of {', '.join(known)}")
+        raise OptionError(f"kafka.isolation.level {value!r} is not one of {', '.join(known)}")
     return known[value.lower()]
 
 

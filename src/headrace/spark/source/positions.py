@@ -1,4 +1,4 @@
-"""Where a query begins and ends, as its options say it: by name, by offsets or by time."""
+"""Where a query begins and ends, from its options: by word, by offsets or by time."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from typing import Any, Literal
 
 from headrace.protocol.partitions import TopicPartition
 from headrace.spark.errors import OptionError
-
-Offsets = dict[TopicPartition, int]
 
 EARLIEST, LATEST = "earliest", "latest"
 EARLIEST_OFFSET, LATEST_OFFSET = -2, -1
@@ -28,18 +26,18 @@ class Position:
     time_ms: int | None = None
     """One time for all partitions."""
     late: str = "error"
-    """What to do where every record is older than the time: an error, or begin at latest."""
+    """What to do where every record is older than the time: fail, or begin at latest."""
 
     @property
     def has_earliest(self) -> bool:
-        """Whether any partition is to be taken at its beginning."""
+        """Whether any partition is taken at its beginning."""
         return self.word == EARLIEST or EARLIEST_OFFSET in self.offsets.values()
 
 
 def read_position(
     options: Mapping[str, str], which: Literal["starting", "ending"]
 ) -> Position | None:
-    """The position that options (names in lower case) ask for, None if they do not."""
+    """The position that options (names in lower case) give, or None."""
     late = options.get("startingoffsetsbytimestampstrategy", "error").lower()
     if late not in _STRATEGIES:
         raise OptionError(
@@ -47,59 +45,42 @@ def read_position(
         )
     # Of several, the official connector takes the first of these.
     if (value := options.get(f"{which}timestamp")) is not None:
-        return Position(time_ms=_whole(f"{which}Timestamp", value), late=late)
+        return Position(time_ms=_whole_number(f"{which}Timestamp", value), late=late)
     if (value := options.get(f"{which}offsetsbytimestamp")) is not None:
-        return Position(times_ms=_read(f"{which}OffsetsByTimestamp", value, 0), late=late)
+        return Position(times_ms=_by_partition(f"{which}OffsetsByTimestamp", value, 0), late=late)
     name = f"{which}Offsets"
     if (value := options.get(name.lower())) is None:
         return None
     if value.strip().lower() in (EARLIEST, LATEST):
         return Position(value.strip().lower())
-    return Position(offsets=_read(name, value, EARLIEST_OFFSET))
+    return Position(offsets=_by_partition(name, value, EARLIEST_OFFSET))
 
 
-def read_places(name: str, text: str) -> tuple[TopicPartition, ...]:
+def read_assignment(name: str, text: str) -> tuple[TopicPartition, ...]:
     """Partitions as the official connector's `assign` names them: {"clicks": [0, 1]}."""
     example = '{"clicks": [0, 1]}'
-    places: list[TopicPartition] = []
-    for topic, numbers in _object(name, text, example).items():
+    assigned: list[TopicPartition] = []
+    for topic, numbers in _json_object(name, text, example).items():
         if not isinstance(numbers, list):
             raise OptionError(f"{name}: {topic} has no list of partitions", f"such as {example}")
-        places += [(topic, _whole(name, number)) for number in numbers]
-    return tuple(places)
+        assigned += [(topic, _whole_number(name, number)) for number in numbers]
+    return tuple(assigned)
 
 
-def to_json(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
-    """Offsets as the official connector keeps them in checkpoints, always in one order."""
-    found: dict[str, dict[str, int]] = {}
-    for topic, partition in sorted(offsets):
-        found.setdefault(topic, {})[str(partition)] = offsets[topic, partition]
-    return found
-
-
-def from_json(found: Mapping[str, Mapping[str, int]]) -> Offsets:
-    """Offsets out of a checkpoint."""
-    return {
-        (topic, int(partition)): offset
-        for topic, partitions in found.items()
-        for partition, offset in partitions.items()
-    }
-
-
-def _read(name: str, text: str, least: int) -> dict[TopicPartition, int]:
+def _by_partition(name: str, text: str, minimum: int) -> dict[TopicPartition, int]:
     example = '{"clicks": {"0": 23}}'
     found: dict[TopicPartition, int] = {}
-    for topic, partitions in _object(name, text, example).items():
+    for topic, partitions in _json_object(name, text, example).items():
         if not isinstance(partitions, dict):
             raise OptionError(
                 f"{name}: {topic} has no offset for each partition", f"such as {example}"
             )
         for partition, number in partitions.items():
-            found[topic, _whole(name, partition)] = _whole(name, number, least)
+            found[topic, _whole_number(name, partition)] = _whole_number(name, number, minimum)
     return found
 
 
-def _object(name: str, text: str, example: str) -> dict[str, Any]:
+def _json_object(name: str, text: str, example: str) -> dict[str, Any]:
     try:
         found = json.loads(text)
     except ValueError:
@@ -109,11 +90,11 @@ def _object(name: str, text: str, example: str) -> dict[str, Any]:
     return found
 
 
-def _whole(name: str, value: Any, least: int = 0) -> int:
+def _whole_number(name: str, value: Any, minimum: int = 0) -> int:
     try:
         number = int(value)
     except (TypeError, ValueError):
-        number = least - 1
-    if number < least or isinstance(value, bool | float):
-        raise OptionError(f"{name}: {value!r} is not a whole number of {least} or more")
+        number = minimum - 1
+    if number < minimum or isinstance(value, bool | float):
+        raise OptionError(f"{name}: {value!r} is not a whole number of {minimum} or more")
     return number

@@ -1,6 +1,6 @@
-"""The loop over records, compiled: from the bytes of a batch into the buffers of Arrow columns.
+"""The compiled loop over records: from the bytes of a batch into the buffers of Arrow columns.
 
-Whoever has no numba uses `plain.py`, which says the same, slowly.
+It needs numba; without it `decoder.py` uses its plain builder, which gives the same rows.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from numba.extending import intrinsic as intrinsic_function
 
 Function = Callable[..., Any]
 
-# Its own annotations do not say all that it can do.
+# Numba's own annotations are incomplete.
 numba: Any = numba_package
 types: Any = numba_package.types
 cgutils: Any = cgutils_module
 intrinsic: Any = intrinsic_function
 
-# What a batch is cut into before the loop: one row for each, with these columns.
+# The fields of a BatchSpan, one row of the array `spans` for each record batch.
 POSITION, STOP, COUNT, BASE_OFFSET, LAST_DELTA, BASE_MS, APPEND_MS, IS_APPEND = range(8)
 
-# What the loop counts, and what it found wrong.
+# What the loop counts, and the problem that it found.
 ROWS, KEY_BYTES, VALUE_BYTES, NULL_KEYS, NULL_VALUES = range(5)
 HEADERS, NULL_HEADERS, NAME_BYTES, CONTENT_BYTES, NULL_CONTENTS, PROBLEM = range(5, 11)
 COUNTERS = 11
 
 INT_BITS, LONG_BITS = 35, 70
-"""How far the bits of a varint of 32 and of 64 bits may be shifted."""
+"""The first shift that is too large for a varint of 32 and of 64 bits."""
 LONG_MAX = (1 << 63) - 1
 
 KEY, VALUE, HEADER, OFFSET, TIME, KIND = 1, 2, 4, 8, 16, 32
@@ -46,7 +46,7 @@ PROBLEMS = (
     "a record does not end where its length says",
     "a record has more headers than bytes",
     "a header's name must not be null",
-    "a record's offset lies beyond its batch",
+    "a record's offset is beyond its batch",
     "bytes follow the last record of a batch",
 )
 (_, TOO_LONG, NOT_GROWING, NEGATIVE, WRONG_END, MANY_HEADERS, NULL_NAME, BEYOND, FOLLOW) = range(9)
@@ -68,15 +68,15 @@ DECODE = types.void(
 
 
 def compiled(signature: Any) -> Callable[[Function], Function]:
-    """Compile now, or take what an earlier process has compiled and kept."""
+    """Compile now, or load what an earlier process compiled and cached."""
 
     def compile_it(function: Function) -> Function:
         options = {"cache": True, "nogil": True, "error_model": "numpy"}
         try:
             made: Function = numba.njit(signature, **options)(function)
         except RuntimeError:
-            # Neither the package's own folder nor the user's cache can be written to.
-            folder = _own_folder()
+            # Neither the package's own folder nor the user's cache is writable.
+            folder = _private_folder()
             if folder is None:
                 options["cache"] = False
             else:
@@ -87,8 +87,8 @@ def compiled(signature: Any) -> Callable[[Function], Function]:
     return compile_it
 
 
-def _own_folder() -> Path | None:
-    """A temporary folder that nobody else can write to: what is kept there is run."""
+def _private_folder() -> Path | None:
+    """A temporary folder that only this user can write to, since its contents are executed."""
     folder = Path(tempfile.gettempdir(), f"headrace-numba-{os.getuid()}")
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -98,13 +98,13 @@ def _own_folder() -> Path | None:
     return folder if found.st_uid == os.getuid() and not found.st_mode & 0o022 else None
 
 
-# Compiled only as a part of those that call it, which have it in what they keep.
-part = numba.njit(nogil=True, error_model="numpy")
+# For helpers, which are compiled into the cached code of the functions that call them.
+inlined = numba.njit(nogil=True, error_model="numpy")
 
 
 @intrinsic
 def copy_bytes(context, out, at, src, begin, size):  # type: ignore[no-untyped-def]
-    """Copy bytes from one array to another, without a look at bounds."""
+    """Copy bytes from one array to another without checking bounds."""
     signature = types.void(out, types.int64, src, types.int64, types.int64)
 
     def generate(target, builder, made, given):  # type: ignore[no-untyped-def]
@@ -122,9 +122,9 @@ def copy_bytes(context, out, at, src, begin, size):  # type: ignore[no-untyped-d
     return signature, generate
 
 
-@part
+@inlined
 def varint(src, pos, limit, bits_max):  # type: ignore[no-untyped-def]
-    """A varint as it stands, zigzag and all, and the position after it; -1 if it has no end."""
+    """A varint with zigzag still applied, and the position after it; -1 if it does not end."""
     value = 0
     shift = 0
     while pos < limit and shift < bits_max:
@@ -137,11 +137,11 @@ def varint(src, pos, limit, bits_max):  # type: ignore[no-untyped-def]
     return 0, -1
 
 
-@part
+@inlined
 def field(src, pos, limit, wanted, out, at):  # type: ignore[no-untyped-def]
-    """Copy a key, value or header: the position after it, and its size, -1 for null.
+    """Copy a key, value or header; returns the position after it and its size, -1 for null.
 
-    A position below zero is what is wrong with it, negated.
+    A negative position is the negated number of a problem.
     """
     size, pos = varint(src, pos, limit, INT_BITS)
     if pos < 0 or (size & 1 and size != 1):
@@ -158,28 +158,28 @@ def field(src, pos, limit, wanted, out, at):  # type: ignore[no-untyped-def]
 
 @compiled(DECODE)
 def decode(  # type: ignore[no-untyped-def]
-    src, segments, first, end, wanted, counters,
+    src, spans, first, end, wanted, counters,
     offsets, times, kinds,
     key_ends, keys, key_bits,
     value_ends, values, value_bits,
     list_ends, list_bits, name_ends, names, content_ends, contents, content_bits,
 ):  # fmt: skip
-    """Decode the records of segments whose offsets are in [first, end), one row for each.
+    """Decode the records whose offsets are in [first, end), one row for each.
 
-    Bits of nulls are cleared; the caller has set them all. The first thing that is wrong ends it.
+    The caller has set all validity bits; those of nulls are cleared. Stops at the first problem.
     """
     row = counters[ROWS]
     key_at, value_at = counters[KEY_BYTES], counters[VALUE_BYTES]
     header, name_at, content_at = counters[HEADERS], counters[NAME_BYTES], counters[CONTENT_BYTES]
     want_key, want_value, want_headers = wanted & KEY, wanted & VALUE, wanted & HEADER
     want_offset, want_time, want_kind = wanted & OFFSET, wanted & TIME, wanted & KIND
-    for number in range(segments.shape[0]):
-        pos, stop = segments[number, POSITION], segments[number, STOP]
-        base_offset, last_delta = segments[number, BASE_OFFSET], segments[number, LAST_DELTA]
-        base_ms, kind = segments[number, BASE_MS], segments[number, IS_APPEND]
+    for number in range(spans.shape[0]):
+        pos, stop = spans[number, POSITION], spans[number, STOP]
+        base_offset, last_delta = spans[number, BASE_OFFSET], spans[number, LAST_DELTA]
+        base_ms, kind = spans[number, BASE_MS], spans[number, IS_APPEND]
         before = -1
         is_whole = True
-        for _ in range(segments[number, COUNT]):
+        for _ in range(spans[number, COUNT]):
             size, pos = varint(src, pos, stop, INT_BITS)
             if pos < 0 or size & 1 or (size >> 1) > stop - pos:
                 counters[PROBLEM] = TOO_LONG
@@ -230,7 +230,7 @@ def decode(  # type: ignore[no-untyped-def]
                 value_ends[row + 1] = value_at
 
             count, pos = varint(src, pos, limit, INT_BITS)
-            # Two lengths are the least that a header takes.
+            # A header takes at least two bytes, its two lengths.
             if pos < 0 or count & 1 or (count >> 1) > (limit - pos) >> 1:
                 counters[PROBLEM] = MANY_HEADERS
                 return
@@ -256,7 +256,7 @@ def decode(  # type: ignore[no-untyped-def]
             if want_headers:
                 list_ends[row + 1] = header
                 if count == 0:
-                    # As the official connector has it: no headers are null, not an empty list.
+                    # As in the official connector, no headers are null, not an empty list.
                     list_bits[row >> 3] &= types.uint8(~(1 << (row & 7)) & 255)
                     counters[NULL_HEADERS] += 1
 
@@ -267,7 +267,7 @@ def decode(  # type: ignore[no-untyped-def]
                 offsets[row] = offset
             if want_time:
                 time_ms = base_ms + (((delta_ms >> 1) & LONG_MAX) ^ -(delta_ms & 1))
-                times[row] = (segments[number, APPEND_MS] if kind else time_ms) * 1000
+                times[row] = (spans[number, APPEND_MS] if kind else time_ms) * 1000
             if want_kind:
                 kinds[row] = kind
             row += 1

@@ -16,7 +16,7 @@ from tests.waiting import wait_until
 from headrace.spark.errors import DataLoss, OptionError, SourceUnreachable
 from headrace.spark.source.lags import Lag, lag
 from headrace.spark.source.options import read_options
-from headrace.spark.source.stream import StreamReader
+from headrace.spark.source.stream_reader import StreamReader
 
 
 class Clock:
@@ -280,7 +280,7 @@ def test_a_group_with_members_is_not_for_a_query(kafka: Kafka) -> None:
 
     wait_until(has_joined)
     found = reader(kafka, subscribe=topic, group=group)
-    with pytest.raises(SourceUnreachable, match="no consumer is a member of"):
+    with pytest.raises(SourceUnreachable, match="give the query a group without members"):
         found.commit(found.initialOffset())
     consumer.close()
 

@@ -10,7 +10,7 @@ from tests.client.kafkas import Kafka
 from tests.spark.topics import delete_before
 
 from headrace.spark.errors import DataLoss, OptionError, SourceUnreachable
-from headrace.spark.source.batch import BatchReader
+from headrace.spark.source.batch_reader import BatchReader
 from headrace.spark.source.options import read_options
 
 HOUR_MS = 3_600_000
@@ -82,7 +82,7 @@ def test_where_it_begins_and_ends(
 
 def test_a_time_after_the_last_record(kafka: Kafka, topic: str) -> None:
     late = {"subscribe": topic, "startingTimestamp": str(90 * HOUR_MS)}
-    with pytest.raises(OptionError, match="no record as young"):
+    with pytest.raises(OptionError, match="no record at that time or later"):
         reader(kafka, **late).partitions()
     assert ranges(reader(kafka, **late, startingOffsetsByTimestampStrategy="latest")) == []
 
@@ -92,8 +92,8 @@ def test_a_time_after_the_last_record(kafka: Kafka, topic: str) -> None:
     [
         ({"subscribe": "nowhere"}, "there is no topic nowhere"),
         ({"assign": '{"TOPIC": [7]}'}, "there is no partition TOPIC/7"),
-        ({"startingOffsets": '{"TOPIC": {"0": 1}}'}, r"does not say \[\('TOPIC', 1\)\]"),
-        ({"endingOffsets": '{"TOPIC": {"0": 1, "1": 1, "5": 1}}'}, "which is not read"),
+        ({"startingOffsets": '{"TOPIC": {"0": 1}}'}, r"lacks \[\('TOPIC', 1\)\]"),
+        ({"endingOffsets": '{"TOPIC": {"0": 1, "1": 1, "5": 1}}'}, "which the query does not read"),
     ],
 )
 def test_what_is_not_there_is_said(

@@ -1,13 +1,13 @@
-"""Loops over rows, compiled: which partition each goes to, and its bytes in a record batch.
+"""The compiled loops over rows: which partition each goes to, and its bytes in a record batch.
 
-Whoever has no numba uses the plain way of `record_batches.py`, at a fraction of the speed.
+They need numba; without it `record_batches.py` encodes records one at a time, much more slowly.
 """
 
 from __future__ import annotations
 
 from numba import types
 
-from headrace.spark.source.kernel import compiled, copy_bytes, part
+from headrace.spark.source.decode_kernel import compiled, copy_bytes, inlined
 
 _bytes_in = types.Array(types.uint8, 1, "C", readonly=True)
 _ints_in = types.Array(types.int32, 1, "C", readonly=True)
@@ -23,11 +23,11 @@ MASK = 0xFFFF_FFFF
 
 
 @compiled(types.void(_bytes_in, _ints_in, _flags, _i8, _i8, _ints))
-def place(keys, ends, nulls, partitions, without_key, out):  # type: ignore[no-untyped-def]
-    """The partition of each key by Kafka's hash; those without a key go to one of them."""
+def choose_partitions(keys, ends, nulls, partitions, keyless_partition, out):  # type: ignore[no-untyped-def]
+    """The partition of each key by Kafka's hash; all rows without a key go to one partition."""
     for row in range(len(nulls)):
         if nulls[row]:
-            out[row] = without_key
+            out[row] = keyless_partition
             continue
         begin = types.int64(ends[row])
         length = types.int64(ends[row + 1]) - begin
@@ -54,9 +54,9 @@ def place(keys, ends, nulls, partitions, without_key, out):  # type: ignore[no-u
         out[row] = ((hashed ^ (hashed >> 15)) & 0x7FFF_FFFF) % partitions
 
 
-@part
+@inlined
 def size_of(number):  # type: ignore[no-untyped-def]
-    """The bytes of a number as an unsigned varint."""
+    """How many bytes a number takes as an unsigned varint."""
     size = 1
     while number > 127:
         number >>= 7
@@ -64,9 +64,9 @@ def size_of(number):  # type: ignore[no-untyped-def]
     return size
 
 
-@part
+@inlined
 def put(out, at, number):  # type: ignore[no-untyped-def]
-    """Write a number as an unsigned varint; the position after it."""
+    """Write a number as an unsigned varint; returns the position after it."""
     while number > 127:
         out[at] = number & 127 | 128
         number >>= 7
@@ -75,9 +75,9 @@ def put(out, at, number):  # type: ignore[no-untyped-def]
     return at + 1
 
 
-@part
+@inlined
 def put_bytes(out, at, data, begin, size):  # type: ignore[no-untyped-def]
-    """Write bytes with their length, -1 for null; the position after them."""
+    """Write bytes with their length, -1 for null; returns the position after them."""
     if size < 0:
         return put(out, at, 1)
     at = put(out, at, size << 1)
@@ -102,9 +102,9 @@ def encode(  # type: ignore[no-untyped-def]
     values, value_ends, value_nulls,
     out,
 ):  # fmt: skip
-    """Encode rows from `begin` on, as many as fit the limit and one at least.
+    """Encode rows from `begin` on, as many as fit the limit, but at least one.
 
-    Returns the first row that is left and the bytes that were written.
+    Returns the first row that is left, and how many bytes were written.
     """
     at = types.int64(0)
     i = begin

@@ -1,4 +1,4 @@
-"""The streaming reader: micro-batches from where the last one ended, as much as options admit."""
+"""The stream reader: plans micro-batches, each from where the last one ended."""
 
 from __future__ import annotations
 
@@ -14,10 +14,18 @@ from headrace.protocol.errors import KafkaError
 from headrace.spark.errors import SourceUnreachable
 from headrace.spark.source.lags import measure, report
 from headrace.spark.source.logs import Logs
+from headrace.spark.source.offset_ranges import (
+    Offsets,
+    admit,
+    from_json,
+    partitions_without_start,
+    plan,
+    records_between,
+    split,
+    to_json,
+)
 from headrace.spark.source.options import SourceOptions, for_stream
-from headrace.spark.source.positions import LATEST, Offsets, from_json, to_json
-from headrace.spark.source.ranges import admit, behind, plan, split, unknown_beginnings
-from headrace.spark.source.reading import read_range, tell_loss
+from headrace.spark.source.positions import LATEST
 
 try:
     from pyspark.sql.streaming.datasource import (
@@ -30,9 +38,9 @@ try:
 except ImportError:
     HAS_ADMISSION = False
 
-    # Spark 4.1 has no hooks for admission: the reader keeps its own cap.
+    # Spark 4.1 has no admission control, so the reader enforces its own cap.
     class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
-        """Stands in for the hook of Spark 4.2."""
+        """A stand-in for the hook of Spark 4.2."""
 
 
 if TYPE_CHECKING:
@@ -46,7 +54,7 @@ Json = dict[str, Any]
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Plans micro-batches in the driver; `read` is what tasks do with a copy of it."""
+    """Plans micro-batches in the driver; tasks call `read` on a copy of it."""
 
     def __init__(
         self,
@@ -59,9 +67,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._clock = clock
         self._opened: tuple[Cluster, Logs] | None = None
         self._target: Offsets | None = None
-        # Kept, since Spark 4.1 asks for it only after the end of the first micro-batch.
+        # Remembered, since Spark 4.1 asks for it only after the end of the first micro-batch.
         self._initial: Offsets | None = None
-        # Where the last planned micro-batch ends: Spark 4.1 does not say where the next begins.
+        # Where the last planned micro-batch ends: Spark 4.1 does not tell where the next begins.
         self._begin: Offsets | None = None
         self._reached: Offsets = {}
         self._committed: Offsets | None = None
@@ -69,80 +77,83 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._last_trigger_s = clock()
 
     def __getstate__(self) -> dict[str, Any]:
-        # Connections stay where they are.
+        # Connections cannot travel to tasks.
         return {**self.__dict__, "_opened": None}
 
     def initialOffset(self) -> Json:
         """Where a new query begins."""
         if self._initial is None:
             logs = self._logs
-            places = logs.places_at_first()
-            self._initial = logs.resolve(self._options.start(LATEST), places, "startingOffsets")
+            start = self._options.start(LATEST)
+            self._initial = logs.resolve(start, logs.initial_partitions(), "startingOffsets")
         return to_json(self._initial)
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """How much a trigger takes, unless the trigger says otherwise (Spark 4.2)."""
+        """How much a trigger reads unless it sets its own limit (Spark 4.2)."""
         most = self._options.records_per_trigger_max
         return ReadAllAvailable() if most is None else ReadMaxRows(most)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Fix the end of the whole query at what is there now (Spark 4.2)."""
+        """Fix the end of the whole query at the current end of the logs (Spark 4.2)."""
         logs = self._logs
-        self._target = logs.latest(logs.places())
+        self._target = logs.latest(logs.current_partitions())
 
     def latestOffset(self, start: Json | None = None, limit: Any = None) -> Json:
-        """Where the next micro-batch ends; Spark 4.1 says neither start nor limit."""
+        """Where the next micro-batch ends; Spark 4.1 gives neither start nor limit."""
         is_new = start is None and self._begin is None
         if is_new:
-            # A new query on Spark 4.1, which asks for the beginning later: it is not to be later.
+            # A new query on Spark 4.1, which asks for the beginning only later: fix it now.
             begin = from_json(self.initialOffset())
         else:
             begin = from_json(start) if start is not None else dict(self._begin or {})
         logs = self._logs
-        self._latest = logs.latest(logs.places(expected=begin))
-        # What is to be continued is done, so this is progress even when nothing new has come.
+        self._latest = logs.latest(logs.current_partitions(expected=begin))
+        # Everything before `begin` is done: that is progress even if nothing new has arrived.
         self._show_progress(begin)
         end = self._latest if self._target is None else self._target
         if not is_new:
-            # With availableNow Spark 4.1 makes one micro-batch, which is to be all there is.
+            # A new query is not capped: with availableNow, Spark 4.1 makes one micro-batch only.
             new = end.keys() - begin.keys()
             end = self._admitted({**logs.earliest(new), **begin} if new else begin, end, limit)
         self._reached = end
         return to_json(end)
 
     def reportLatestOffset(self) -> Json | None:
-        """Where the logs end, with the lag behind it, for the query's progress (Spark 4.2)."""
+        """The ends of the logs and the lag, for the query's progress (Spark 4.2)."""
         found: Json = to_json(self._latest)
         try:
             behind_by = measure(self._cluster, self._reached, self._latest, self._clock())
             return {**found, **report(behind_by)}
         except (OSError, KafkaError) as problem:
-            # A query does not fail because nobody can say how far it is behind.
-            _log.warning("the lag is not known: %s", problem)
+            # A query does not fail because its lag cannot be measured.
+            _log.warning("the lag is unknown: %s", problem)
             return found
 
     def partitions(self, start: Json, end: Json) -> Sequence[InputPartition]:
-        """One task for each part of the ranges from start to end; DataLoss as options say."""
+        """One task for each part of the ranges from start to end; DataLoss if records are gone."""
         begin, stop = from_json(start), from_json(end)
         self._begin = dict(stop)
-        # What was deleted after the end was found; a micro-batch that runs again has the same end.
+        # Partitions deleted since the end was fixed; a micro-batch that reruns keeps its end.
         for topic, number in self._logs.gone(stop):
             begin.setdefault((topic, number), 0)
             del stop[topic, number]
-        unknown = unknown_beginnings(begin, stop)
-        earliest = self._logs.earliest(unknown) if unknown else {}
+        new = partitions_without_start(begin, stop)
+        earliest = self._logs.earliest(new) if new else {}
         ranges, losses = plan(begin, stop, earliest)
         for loss in losses:
-            tell_loss(self._options, loss)
+            self._options.report_loss(loss)
         tasks = split(ranges, self._options.records_per_task_max, self._options.tasks_min)
         return [InputPartition(task) for task in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The records of one task."""
+        # Only tasks need the compiled loop; planners load this module as well.
+        from headrace.spark.source.task import read_range
+
         return read_range(self._options, self._columns, partition.value)
 
     def commit(self, end: Json) -> None:
-        """Show progress to lag tools: the query has finished with what is before `end`."""
+        """Show progress to lag tools: the query is done with everything before `end`."""
         self._show_progress(from_json(end))
 
     def stop(self) -> None:
@@ -152,13 +163,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._opened = None
 
     def _admitted(self, begin: Offsets, end: Offsets, limit: Any) -> Offsets:
-        """Where a trigger ends that takes neither too little nor too much."""
+        """Where a trigger ends that respects minOffsetsPerTrigger and its maximum."""
         now_s = self._clock()
         least = self._options.records_per_trigger_min
         has_waited = now_s - self._last_trigger_s >= self._options.trigger_delay_s
-        is_little = least is not None and behind(begin, end) < least
-        if is_little and not has_waited and self._target is None:
-            return {place: begin[place] for place in end if place in begin}
+        is_too_little = least is not None and records_between(begin, end) < least
+        if is_too_little and not has_waited and self._target is None:
+            return {tp: begin[tp] for tp in end if tp in begin}
         self._last_trigger_s = now_s
         if limit is None:
             most = self._options.records_per_trigger_max
@@ -169,20 +180,20 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _show_progress(self, done: Mapping[tuple[str, int], int]) -> None:
         group = self._options.group
         if self._latest:
-            # The others were deleted, and brokers take no offsets for them.
-            done = {place: done[place] for place in done.keys() & self._latest.keys()}
+            # The other partitions were deleted, and brokers accept no offsets for them.
+            done = {tp: done[tp] for tp in done.keys() & self._latest.keys()}
         if group is None or not done or done == self._committed:
             return
         try:
             commit_offsets(self._cluster, group, done)
         except (OSError, KafkaError) as problem:
             if isinstance(problem, OSError) or problem.code.retriable:
-                # The next commit says all that this one would have said.
+                # The next commit includes this one.
                 _log.warning("progress was not committed to group %s: %s", group, problem)
                 return
             raise SourceUnreachable(
-                f"group {group!r} does not take the progress: {problem.message} "
-                "(hint: give the query a group that no consumer is a member of)"
+                f"progress cannot be committed to group {group!r}: {problem.message}",
+                "give the query a group without members",
             ) from None
         self._committed = dict(done)
 
