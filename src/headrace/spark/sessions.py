@@ -44,7 +44,7 @@ def open_session(
         from pyspark.sql import SparkSession
     except ModuleNotFoundError:
         raise PipelineError("pipelines need PySpark, which is not installed", EXTRA) from None
-    from headrace.spark import register
+    from headrace.spark.data_source import register
 
     if SparkContext._active_spark_context is not None:
         # A session that runs already keeps its settings.
