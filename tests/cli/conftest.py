@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.cli.tool import Headrace
 
-from headrace.cli import run
+from headrace.cli import run_command
 
 if TYPE_CHECKING:
     from headrace.testing import BrokerThread
@@ -41,7 +41,7 @@ def headrace(
             patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
             patch.setattr(sys, "stdout", out)
             patch.setattr(sys, "stderr", errors)
-            code = run(list(arguments))
+            code = run_command(list(arguments))
             out.flush()
         done = subprocess.CompletedProcess(
             arguments,

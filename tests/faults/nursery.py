@@ -168,7 +168,7 @@ def _fork(order: dict[str, Any]) -> None:
         if order["arguments"] != list(RUN):
             # The app prepares its process itself.
             shop.prepare(shop.ShopConfig.read(Path()))
-        code = cli.run(order["arguments"])
+        code = cli.run_command(order["arguments"])
     except BaseException:
         import traceback
 

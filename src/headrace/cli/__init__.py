@@ -9,10 +9,10 @@ from headrace.cli.common.errors import CliError
 
 def main() -> None:
     """Run the tool with the process's arguments and exit with its code."""
-    sys.exit(run(sys.argv[1:]))
+    sys.exit(run_command(sys.argv[1:]))
 
 
-def run(arguments: list[str]) -> int:
+def run_command(arguments: list[str]) -> int:
     """Run one command and return its exit code; errors are one line and a hint, no traceback."""
     try:
         if arguments[:1] in (["up"], ["broker"]):

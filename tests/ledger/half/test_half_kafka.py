@@ -159,28 +159,28 @@ def test_what_nobody_answers_for_is_parked_shown_and_decided_by_a_person(
         half_kafka.wait_state(id, "parked")
         half_kafka.wait_rung("half-parked", id)
     at = ("--bootstrap", half_kafka.bootstrap)
-    assert cli.run(["half", "list", "--group", group, *at]) == 0
+    assert cli.run_command(["half", "list", "--group", group, *at]) == 0
     listed = capsys.readouterr().out.splitlines()
     assert sorted(line.split()[:4] for line in listed[1:]) == [
         [dropped, "parked", topic, group],
         [parked, "parked", topic, group],
     ]
-    assert cli.run(["half", "show", parked, *at]) == 0
+    assert cli.run_command(["half", "show", parked, *at]) == 0
     shown = json.loads(capsys.readouterr().out)
     assert (shown["value"], shown["key"], shown["checks"]) == ("payload", "key", QUICK.checks_max)
-    assert cli.run(["half", "resolve", parked, "--commit", *at]) == 0
-    assert cli.run(["half", "resolve", dropped, "--rollback", *at]) == 0
+    assert cli.run_command(["half", "resolve", parked, "--commit", *at]) == 0
+    assert cli.run_command(["half", "resolve", dropped, "--rollback", *at]) == 0
     assert capsys.readouterr().out.splitlines() == [
         f"{parked} is committed",
         f"{dropped} is rolled back",
     ]
     assert half_kafka.values(topic, 1) == [b"payload"]
-    assert cli.run(["half", "resolve", parked, "--rollback", *at]) == 1
+    assert cli.run_command(["half", "resolve", parked, "--rollback", *at]) == 1
     assert f"{parked} is committed already" in capsys.readouterr().err
-    assert cli.run(["half", "show", "no-such-id", *at]) == 1
+    assert cli.run_command(["half", "show", "no-such-id", *at]) == 1
     assert "no half message has the id" in capsys.readouterr().err
     arguments = ["half", "list", "--all", "--state", "committed", "--group", group, "-o", "json"]
-    assert cli.run([*arguments, *at]) == 0
+    assert cli.run_command([*arguments, *at]) == 0
     assert [row["id"] for row in json.loads(capsys.readouterr().out)] == [parked]
 
 

@@ -44,7 +44,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_definitions_are_listed(module: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.run(["pipeline", "list", module]) == 0
+    assert cli.run_command(["pipeline", "list", module]) == 0
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert lines[1][:5] == ["copied", "2", "in", "topic", "out.v2"]
     assert lines[2][:3] == ["kept", "1", "in"]
@@ -53,9 +53,9 @@ def test_definitions_are_listed(module: str, capsys: pytest.CaptureFixture[str])
 def test_states_are_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     home = Home(tmp_path, "copied", 2)
     home.write_state({"state": "running", "batch": 7, "updated_ms": 0})
-    assert cli.run(["pipeline", "status", "--home", str(tmp_path)]) == 0
+    assert cli.run_command(["pipeline", "status", "--home", str(tmp_path)]) == 0
     assert "copied  2        killed  7" in capsys.readouterr().out
-    assert cli.run(["pipeline", "status", "-o", "json", "--home", str(tmp_path)]) == 0
+    assert cli.run_command(["pipeline", "status", "-o", "json", "--home", str(tmp_path)]) == 0
     assert '"batch": 7' in capsys.readouterr().out
 
 
@@ -88,7 +88,7 @@ def test_what_goes_wrong_is_said_in_a_line(
     ]
     if arguments[0] in ("status", "stop", "run", "replay"):
         given += ["--home", str(tmp_path / "home")]
-    assert cli.run(["pipeline", *given]) == 1
+    assert cli.run_command(["pipeline", *given]) == 1
     assert words.replace("MODULE", module) in capsys.readouterr().err
 
 
@@ -100,10 +100,10 @@ def test_a_folder_is_switched_and_dropped(
     there = ["-b", headrace_kafka.bootstrap, "--home", str(tmp_path / "home")]
     for version in ("1", "2"):
         switch = ["pipeline", "switch", f"{module}:kept", "--to", version, *there]
-        assert cli.run(switch) == 1
+        assert cli.run_command(switch) == 1
         assert "nobody can say whether it has come to its end" in capsys.readouterr().err
         Home(tmp_path / "home", "kept", int(version)).write_state({"state": "stopped"})
-        assert cli.run(switch) == 0
+        assert cli.run_command(switch) == 0
         assert (tmp_path / "kept" / "live").resolve().name == f"v{version}"
     kept = Home(tmp_path / "home", "kept", 1)
     elsewhere = tmp_path / "elsewhere" / "v1"
@@ -112,11 +112,11 @@ def test_a_folder_is_switched_and_dropped(
     kept.write_state({"state": "finished", "checkpoint": str(elsewhere)})
     drop = ["pipeline", "drop", f"{module}:kept", *there, "--version"]
     with kept.held():
-        assert cli.run([*drop, "1"]) == 1
+        assert cli.run_command([*drop, "1"]) == 1
     assert "runs already" in capsys.readouterr().err
-    assert cli.run([*drop, "2"]) == 1
+    assert cli.run_command([*drop, "2"]) == 1
     assert "is live" in capsys.readouterr().err
-    assert cli.run([*drop, "1"]) == 0
+    assert cli.run_command([*drop, "1"]) == 0
     assert not (tmp_path / "kept" / "v1").exists()
     # Its checkpoint as well, wherever it was: a new run must not go on from there.
     assert list((tmp_path / "elsewhere").iterdir()) == []
@@ -130,12 +130,12 @@ def test_half_a_version_is_neither_run_nor_made_live(
     (tmp_path / "kept" / "v1").mkdir(parents=True)
     home = Home(tmp_path / "home", "kept", 1)
     home.write_state({"state": "dropping"})
-    assert cli.run(["pipeline", "run", *target]) == 1
+    assert cli.run_command(["pipeline", "run", *target]) == 1
     assert "is half dropped" in capsys.readouterr().err
     home.write_state({"state": "stopped", "is_bounded": True})
-    assert cli.run(["pipeline", "switch", *target]) == 1
+    assert cli.run_command(["pipeline", "switch", *target]) == 1
     assert "has not come to its end: it is stopped" in capsys.readouterr().err
-    assert cli.run(["pipeline", "switch", *target, "--force"]) == 0
+    assert cli.run_command(["pipeline", "switch", *target, "--force"]) == 0
     assert (tmp_path / "kept" / "live").resolve().name == "v1"
 
 
@@ -159,8 +159,8 @@ def test_only_a_replay_reads_what_was_there_before(
     monkeypatch.setattr(sessions, "open_session", lambda *_: NoSpark())
     monkeypatch.setattr(pipeline_running, "_prepare", lambda *_: None)
     target = [f"{module}:news", "-b", headrace_kafka.bootstrap, "--home", str(tmp_path / "home")]
-    assert cli.run(["pipeline", "replay", *target]) == 0
-    assert cli.run(["pipeline", "run", *target]) == 0
+    assert cli.run_command(["pipeline", "replay", *target]) == 0
+    assert cli.run_command(["pipeline", "run", *target]) == 0
     assert begun == [("earliest", 2), ("latest", 2)]
 
 
