@@ -1,10 +1,11 @@
-"""What every test shares: the `--long` option, a broker under a short name, and real servers."""
+"""What every test shares: options, a broker under a short name, real servers and the schedule."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.schedule import SlowestFirst, is_quick
 from tests.stores import (
     any_pair,
     apache_kafka,
@@ -18,6 +19,8 @@ from tests.stores import (
 from headrace.testing import plugin
 
 if TYPE_CHECKING:
+    from xdist.remote import Producer
+
     from headrace.testing import BrokerThread
 
 __all__ = [
@@ -35,6 +38,7 @@ _PLUGIN_NAME = "headrace"
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="also run the tests that take minutes")
+    parser.addoption("--quick", action="store_true", help="only files of seconds that need no JVM")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -44,12 +48,20 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if config.getoption("--long"):
-        return
-    long = [item for item in items if item.get_closest_marker("long")]
-    if long:
-        config.hook.pytest_deselected(items=long)
-        items[:] = [item for item in items if not item.get_closest_marker("long")]
+    def is_wanted(item: pytest.Item) -> bool:
+        if config.getoption("--quick") and not is_quick(item):
+            return False
+        return bool(config.getoption("--long")) or item.get_closest_marker("long") is None
+
+    unwanted = [item for item in items if not is_wanted(item)]
+    if unwanted:
+        config.hook.pytest_deselected(items=unwanted)
+        items[:] = [item for item in items if is_wanted(item)]
+
+
+@pytest.hookimpl(optionalhook=True)  # without xdist there is nothing to schedule
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> SlowestFirst | None:
+    return SlowestFirst(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 @pytest.fixture
