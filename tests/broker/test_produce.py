@@ -169,7 +169,7 @@ def test_acks_all_waits_for_the_sync_and_readers_see_only_synced_records(
         sent = wire.send(produce_request("t", batch_of(b"v")), PRODUCE_VERSION)
         # acks=1 on another connection is answered meanwhile: the write of the first came before.
         assert reader.produce("t", batch_of(b"w"), acks=1).base_offset == 1
-        data = reader.fetch("t", 0).responses[0].partitions[0]
+        data = reader.fetch("t", 0, max_wait_ms=1).responses[0].partitions[0]
         assert (data.high_watermark, len(data.records or b"")) == (0, 0)
         gate.set()
         answered, response = wire.receive(ProduceResponse, PRODUCE_VERSION)

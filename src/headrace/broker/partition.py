@@ -146,12 +146,23 @@ class Partition:
         On cancel the batch stays written; it may or may not survive a crash.
         """
         info = self.append(memoryview(batch), self._node.clock.now_ms(), Origin.COORDINATOR)
-        if self.log.high_watermark <= info.last_offset:
-            waiting = DurableWaiting(self, info.last_offset + 1)
+        await self._durable_to(info.last_offset + 1)
+        return info
+
+    async def durable_end(self) -> None:
+        """Wait until all that is written by now is durable, so that whoever asks sees it.
+
+        A producer with acks=1 has its answer before the sync; when it then asks for the end, its
+        own record must be there. Raises KafkaError if the disk fails or takes too long.
+        """
+        await self._durable_to(self.log.end_offset)
+
+    async def _durable_to(self, end_offset: int) -> None:
+        if self.log.high_watermark < end_offset:
+            waiting = DurableWaiting(self, end_offset)
             self._node.produces.park(waiting, (self,), DURABLE_TIMEOUT_MS)
             self.sync()
             await waiting.future
-        return info
 
     @property
     def opaque(self) -> bool:
@@ -163,6 +174,11 @@ class Partition:
     def takes_lanes(self) -> bool:
         """Whether nothing but the log itself has a say in what is appended."""
         return self.opaque and not self.internal and self.log.config.min_insync_replicas <= 1
+
+    @property
+    def has_unsynced(self) -> bool:
+        """Whether something is written that readers do not see yet."""
+        return self.log.high_watermark < self.log.end_offset
 
     @property
     def is_awaited(self) -> bool:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from headrace.broker.node import Node
 
 NO_LOW_WATERMARK = -1
+# Stands for all that readers can see.
+HIGH_WATERMARK = -1
 
 
 @handles(DeleteRecordsRequest, 0, 2)
@@ -38,7 +40,7 @@ async def delete_records(
                 partition_index=wanted.partition_index, low_watermark=NO_LOW_WATERMARK
             )
             try:
-                result.low_watermark = _delete(
+                result.low_watermark = await _delete(
                     node, topic.name, wanted.partition_index, wanted.offset
                 )
             except KafkaError as error:
@@ -50,7 +52,7 @@ async def delete_records(
     return DeleteRecordsResponse(topics=topics)
 
 
-def _delete(node: Node, topic: str, index: int, offset: int) -> int:
+async def _delete(node: Node, topic: str, index: int, offset: int) -> int:
     """Delete records before an offset and return the log's new first offset."""
     partition = node.partitions.get(topic, index)
     if partition is None:
@@ -63,4 +65,6 @@ def _delete(node: Node, topic: str, index: int, offset: int) -> int:
     if not log.config.deletes:
         # A compacted topic keeps the last record of every key; this would break that promise.
         raise KafkaError(ErrorCode.POLICY_VIOLATION)
+    if offset == HIGH_WATERMARK or offset > log.high_watermark:
+        await partition.durable_end()
     return log.delete_records(offset)

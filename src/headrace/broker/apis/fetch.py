@@ -6,6 +6,7 @@ Records are not read here: the answer holds pieces of files, which the connectio
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from typing import TYPE_CHECKING
 
@@ -190,6 +191,25 @@ class FetchWaiting(Waiting):
         self._pending.resolve(await read_cold(self._node, self._fetching, cold))
 
 
+async def _behind_syncs(
+    node: Node, fetching: Fetching, partitions: list[Partition]
+) -> FetchResponse:
+    """Answer a fetch that does not wait for records once those already written are durable.
+
+    Its sender may have written them itself, with acks=1.
+    """
+    for partition in partitions:
+        partition.sync()
+    for partition in partitions:
+        # A partition that fails says so in the answer.
+        with contextlib.suppress(KafkaError):
+            await partition.durable_end()
+    try:
+        return fetching.read_anyway()
+    except ColdReads as cold:
+        return await read_cold(node, fetching, cold)
+
+
 async def read_cold(node: Node, fetching: Fetching, cold: ColdReads) -> FetchResponse:
     """Answer with what there is once a thread has brought it into the page cache."""
     for _ in range(COLD_TRIES):
@@ -213,7 +233,12 @@ def fetch(
         return FetchResponse(error_code=scope)
     fetching = Fetching(node, ctx, request, scope)
     try:
-        response = fetching.read() if request.max_wait_ms > 0 else fetching.read_anyway()
+        response = fetching.read()
+        if not fetching.enough and request.max_wait_ms <= 0:
+            unsynced = [each for each in fetching.partitions() if each.has_unsynced]
+            if unsynced:
+                return _behind_syncs(node, fetching, unsynced)
+            response = fetching.read_anyway()
     except ColdReads as cold:
         return read_cold(node, fetching, cold)
     if fetching.enough:
@@ -225,7 +250,7 @@ def fetch(
     node.fetches.park(FetchWaiting(node, fetching, pending), partitions, wait_ms)
     for partition in partitions:
         # A reader at the end waits: what is written must not wait for the flush timer.
-        if partition.log.high_watermark < partition.log.end_offset:
+        if partition.has_unsynced:
             partition.sync()
     return pending
 

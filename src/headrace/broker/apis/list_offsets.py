@@ -28,6 +28,8 @@ EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
 EARLIEST_PENDING_UPLOAD = -6
 READ_COMMITTED = 1
+# What is asked of the beginning of a log, or of nothing, does not change with its end.
+FIRST = frozenset({EARLIEST, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD})
 NO_TIMESTAMP = -1
 NO_OFFSET = -1
 
@@ -38,6 +40,7 @@ async def list_offsets(
 ) -> ListOffsetsResponse:
     """Find the offset of a time, or of an end of the log."""
     committed = request.isolation_level == READ_COMMITTED
+    _start_syncs(node, request)
     topics = []
     for topic in request.topics:
         results = []
@@ -54,6 +57,15 @@ async def list_offsets(
     return ListOffsetsResponse(topics=topics)
 
 
+def _start_syncs(node: Node, request: ListOffsetsRequest) -> None:
+    """Start the syncs that the partitions will wait for, so that they run side by side."""
+    for topic in request.topics:
+        for wanted in topic.partitions:
+            partition = node.partitions.get(topic.name, wanted.partition_index)
+            if partition is not None and partition.has_unsynced:
+                partition.sync()
+
+
 async def _look_up(
     node: Node,
     topic: str,
@@ -66,6 +78,8 @@ async def _look_up(
         raise KafkaError(node.partitions.why_not(topic, wanted.partition_index))
     partition.check(wanted.current_leader_epoch)
     log = partition.log
+    if wanted.timestamp not in FIRST:
+        await partition.durable_end()
     limit = log.last_stable_offset if committed else log.high_watermark
     time = wanted.timestamp
     if time == LATEST:
