@@ -78,11 +78,11 @@ class Delaying:
                 admin_client,
                 commands_topic,
                 make_topics,
-                shared_settings,
             )
+            from headrace.client.settings import common_settings
 
             needed = commands_topic(TOPIC).unless_there
-            make_topics(admin_client(shared_settings(self._settings)), [needed])
+            make_topics(admin_client(common_settings(self._settings)), [needed])
             self._has_topic = True
         return zlib.crc32(id.encode()) % self._partitions(TOPIC)
 

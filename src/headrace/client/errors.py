@@ -57,6 +57,16 @@ class RateLimited(ClientError):
     """The topic's limit would make the caller wait longer than `max.block.ms`."""
 
 
+class TopicNotCreated(ClientError):
+    """A broker refused to create a topic."""
+
+    def __init__(self, topic: str, error: Any) -> None:
+        super().__init__(
+            f"topic {topic} was not created: {error.str()}", f"headrace topic create {topic}", error
+        )
+        self.topic = topic
+
+
 class CommitFailed(ClientError):
     """Offsets were not committed."""
 

@@ -8,19 +8,16 @@ import threading
 import time
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
-from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient, NewTopic
-
+from headrace.client.admin.topics import NeededTopic, admin_client, create_topics
 from headrace.client.compacted import CompactedReader
 from headrace.client.errors import RateLimited, TopicSwitchedOff
 from headrace.client.producer import Producer
-from headrace.client.settings import Settings, translate, with_bootstrap
+from headrace.client.settings import Settings, with_bootstrap
 
 CONTROL_TOPIC = "headrace.control"
 READY_SECONDS = 10.0
-CREATE_SECONDS = 30.0
 
 _log = logging.getLogger("headrace.client")
 
@@ -49,6 +46,7 @@ class SwitchState:
 
 
 _ON = SwitchState()
+_CONTROL = NeededTopic(CONTROL_TOPIC, 1, {"cleanup.policy": "compact"})
 
 
 class Rate:
@@ -164,16 +162,7 @@ class Switches:
 def turn(bootstrap: str | Settings, topic: str, state: SwitchState) -> None:
     """Turn a topic's switch for all producers that follow; durable when it returns."""
     given = with_bootstrap(bootstrap)
-    _make_control_topic(AdminClient(translate(given, "producer")))
+    create_topics(admin_client(given), [_CONTROL])
     # Written twice it says the same, and an idempotent producer needs a second to begin.
     with Producer({"enable.idempotence": False, "linger.ms": 0, **given}) as producer:
         producer.send_and_wait(CONTROL_TOPIC, state.to_json(), key=topic.encode())
-
-
-def _make_control_topic(admin: Any, name: str = CONTROL_TOPIC) -> None:
-    topic = NewTopic(name, 1, config={"cleanup.policy": "compact"})
-    try:
-        admin.create_topics([topic])[name].result(CREATE_SECONDS)
-    except KafkaException as problem:
-        if problem.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-            raise

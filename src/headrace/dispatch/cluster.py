@@ -8,10 +8,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from headrace.client.admin.groups import read_committed
+from headrace.client.admin.topics import NeededTopic, create_topics
 from headrace.client.consumer.offsets import Offsets
+from headrace.client.errors import TopicNotCreated
 from headrace.client.settings import translate
 from headrace.client.wire.cluster import Cluster as Brokers
 from headrace.client.wire.cluster import parse_servers
@@ -49,31 +51,24 @@ class Cluster:
     def ensure_topics(self, topic: str, done_topic: str, partitions: int) -> None:
         """Make the work topic and its done topic if they are not there."""
         wanted = [
-            NewTopic(topic, partitions, config={**_BROKER_TIME, **_UNSYNCED}),
+            NeededTopic(topic, partitions, {**_BROKER_TIME, **_UNSYNCED}),
             # One partition: every node reads all of it, and outcomes share batches.
-            NewTopic(
-                done_topic, 1, config={**_BROKER_TIME, "retention.ms": str(DONE_RETENTION_MS)}
-            ),
+            NeededTopic(done_topic, 1, {**_BROKER_TIME, "retention.ms": str(DONE_RETENTION_MS)}),
         ]
         try:
-            missing = [new for new in wanted if not self.partitions(new.topic)]
+            missing = [new for new in wanted if not self.partitions(new.name)]
         except (KafkaException, TimeoutError) as problem:
             raise DispatchError(
                 f"no answer from {self._bootstrap} ({problem})", "is the broker running?"
             ) from None
         if not missing:
             return
-        for name, made in self._admin.create_topics(missing).items():
-            try:
-                made.result(REQUEST_SECONDS)
-            except KafkaException as refusal:
-                error = refusal.args[0]
-                if error.code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                    raise DispatchError(
-                        f"topic {name} cannot be made: {error.str()}", f"make {name} beforehand"
-                    ) from None
+        try:
+            create_topics(self._admin, missing, REQUEST_SECONDS)
+        except TopicNotCreated as refusal:
+            raise DispatchError(refusal.message, refusal.hint) from None
         for new in missing:
-            self._await_leaders(new.topic)
+            self._await_leaders(new.name)
 
     def ends(self, topic: str, partitions: Iterable[int]) -> dict[int, int]:
         """The offset after the last record of each partition."""

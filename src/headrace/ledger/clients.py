@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, Producer
 
+from headrace.client.retry_loop import retry
 from headrace.client.settings import Kind, settings_of, translate
 from headrace.ledger.topics import DEAD_BYTES_MAX
 
@@ -21,6 +23,7 @@ TRANSACTION_MS = 20_000
 # the time after which the broker ends the transaction, which nobody could go on from.
 MESSAGE_MS = 5_000
 OPERATION_SECONDS = 20.0
+ATTEMPTS_MAX = 3
 
 
 def consumer(settings: Mapping[str, Any], group: str) -> Consumer:
@@ -68,15 +71,12 @@ def producer(settings: Mapping[str, Any], transactional_id: str) -> Producer:
 
 def patiently(operation: Any) -> None:
     """Do a step of a transaction, again while that may help; KafkaException if it does not."""
-    for _ in range(3):
-        try:
-            operation(OPERATION_SECONDS)
-            return
-        except KafkaException as problem:
-            if not problem.args[0].retriable():
-                raise
-            last = problem
-    raise last
+    retry(partial(operation, OPERATION_SECONDS), _at_once, attempts_max=ATTEMPTS_MAX)
+
+
+def _at_once(problem: Exception) -> float | None:
+    is_passing = isinstance(problem, KafkaException) and problem.args[0].retriable()
+    return 0.0 if is_passing else None
 
 
 def _of_kind(settings: Mapping[str, Any], kind: Kind) -> dict[str, Any]:

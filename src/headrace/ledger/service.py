@@ -12,8 +12,9 @@ from typing import Any
 
 from confluent_kafka.admin import AdminClient
 
-from headrace.client.admin.topics import admin_client, shared_settings
+from headrace.client.admin.topics import admin_client
 from headrace.client.clock import Clock, SystemClock
+from headrace.client.settings import common_settings
 from headrace.ledger.intake import Intake
 from headrace.ledger.keeper import Keeper
 from headrace.ledger.lives import Lives
@@ -112,7 +113,7 @@ class LedgerService:
 
         For one only: after brokers have died, librdkafka may believe in an old leader for ever.
         """
-        admin = admin_client(shared_settings(self._settings))
+        admin = admin_client(common_settings(self._settings))
         options = self._options
         with self._making:
             if not self._has_topics:

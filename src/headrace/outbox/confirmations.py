@@ -12,9 +12,9 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from confluent_kafka import Consumer, KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import Consumer
 
+from headrace.client.admin.topics import NeededTopic, admin_client, create_topics
 from headrace.client.message import CONFIRM_HEADER, ID_HEADER, Message
 from headrace.client.settings import translate
 from headrace.store.ids import is_plain
@@ -26,7 +26,7 @@ CONFIRM_TOPIC = "headrace.confirm"
 BATCH_MAX = 1_000
 POLL_SECONDS = 0.5
 PAUSE_SECONDS = 1.0
-TOPIC_TIMEOUT_SECONDS = 10.0
+TOPIC_SECONDS = 5.0
 
 _log = logging.getLogger("headrace.outbox")
 
@@ -113,7 +113,8 @@ class ConfirmationReader:
                 stop.wait(PAUSE_SECONDS)
 
     def _read(self, stop: threading.Event) -> None:
-        ensure_topic(self._settings)
+        admin = admin_client(self._settings)
+        create_topics(admin, [NeededTopic(CONFIRM_TOPIC)], TOPIC_SECONDS)
         config = {
             **translate(self._settings, "consumer"),
             # Every outbox has to see all confirmations, and each only once among its relays.
@@ -133,14 +134,3 @@ class ConfirmationReader:
                 consumer.commit(asynchronous=True)
         finally:
             consumer.close()
-
-
-def ensure_topic(settings: Mapping[str, Any]) -> None:
-    """Make the topic of confirmations if it is not there."""
-    admin = AdminClient(translate(settings, "producer"))
-    answer = admin.create_topics([NewTopic(CONFIRM_TOPIC)])[CONFIRM_TOPIC]
-    try:
-        answer.result(TOPIC_TIMEOUT_SECONDS)
-    except KafkaException as refusal:
-        if refusal.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-            raise

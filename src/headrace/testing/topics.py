@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as LibraryPartition
-from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from headrace.client.admin.topics import NeededTopic, create_topics
 from headrace.client.message import Message
 from headrace.protocol.partitions import TopicPartition
 
@@ -28,20 +29,10 @@ class Topics:
         partitions: int = -1,
     ) -> None:
         """Make topics that are not there, with as many partitions as the broker gives by itself."""
-        new = [
-            NewTopic(name, partitions, -1, config=dict(config or {}))
-            for name in names
-            # One that begins with ^ is a pattern.
-            if not name.startswith("^")
-        ]
-        if not new:
-            return
-        for future in self._admin.create_topics(new).values():
-            try:
-                future.result(TIMEOUT_SECONDS)
-            except KafkaException as problem:
-                if problem.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                    raise
+        # A name that begins with ^ is a pattern.
+        plain = [name for name in names if not name.startswith("^")]
+        new = [NeededTopic(name, partitions, config or {}) for name in plain]
+        create_topics(self._admin, new, TIMEOUT_SECONDS)
 
     def partitions(self, topic: str) -> list[int]:
         """The partitions of a topic; none if there is no such topic."""

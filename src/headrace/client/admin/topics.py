@@ -1,4 +1,4 @@
-"""Topics that are made by whoever needs them first, with the settings that they need."""
+"""Topics that are created by the first process that needs them, with the settings they need."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from headrace.client.errors import UnknownSetting
+from headrace.client.errors import TopicNotCreated
 from headrace.client.settings import Settings, translate, with_bootstrap
 
 ADMIN_SECONDS = 30.0
@@ -24,66 +24,65 @@ ADMIN_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class NeededTopic:
-    """A topic, how it is made, and which of its settings must be so even if another made it."""
+    """A topic to create, and the settings (`must`) that are corrected if it exists already.
+
+    -1 partitions are as many as the broker gives by default.
+    """
 
     name: str
-    partitions: int
+    partitions: int = -1
     config: Mapping[str, str] = field(default_factory=dict)
     must: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def unless_there(self) -> NeededTopic:
-        """The same for a sender: to correct a topic that is there is for the service, which may."""
+        """The same for a sender, which creates it but leaves correcting it to the service."""
         return NeededTopic(self.name, self.partitions, {**self.config, **self.must})
 
 
 def commands_topic(name: str, partitions: int = 1) -> NeededTopic:
-    """The topic of a service's commands; its time is the broker's.
+    """The topic of a service's commands, with the broker's timestamps.
 
-    One partition keeps the commands of every client in their order, and carries many thousands a
-    second.
+    One partition keeps the commands of every client in order, and carries many thousands a second.
     """
     return NeededTopic(name, partitions, must={"message.timestamp.type": "LogAppendTime"})
 
 
-def shared_settings(settings: str | Settings) -> dict[str, Any]:
-    """The settings that clients of every kind know."""
-    given = with_bootstrap(settings)
-    address = {"bootstrap.servers": given.pop("bootstrap.servers")}
-    shared: dict[str, Any] = dict(address)
-    for name, value in given.items():
-        try:
-            translate({**address, name: value}, "consumer")
-            translate({**address, name: value}, "producer")
-        except UnknownSetting:
-            continue
-        shared[name] = value
-    return shared
-
-
 def admin_client(settings: str | Settings) -> AdminClient:
-    """An admin client by settings that consumers and producers share."""
+    """An admin client, from settings that consumers and producers share."""
     given = {"log_level": 0, **with_bootstrap(settings)}
     return AdminClient(translate(given, "producer"))
 
 
 def make_topics(admin: AdminClient, needed: Sequence[NeededTopic]) -> None:
-    """Make those that are missing and correct the others; KafkaException if that is refused."""
-    # Not asked for by name: that would make them, with the broker's own settings.
+    """Create the topics that are missing and correct the others; KafkaException if refused."""
+    # Not asked for by name: that would create them, with the broker's default settings.
     known = admin.list_topics(timeout=ADMIN_SECONDS).topics
     missing = [topic for topic in needed if topic.name not in known]
-    if missing:
-        new = [
-            NewTopic(topic.name, topic.partitions, -1, config={**topic.config, **topic.must})
-            for topic in missing
-        ]
-        for future in admin.create_topics(new, request_timeout=ADMIN_SECONDS).values():
-            try:
-                future.result(2 * ADMIN_SECONDS)
-            except KafkaException as problem:
-                if problem.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                    raise
+    create_topics(admin, missing)
     _correct(admin, [topic for topic in needed if topic.must and topic not in missing])
+
+
+def create_topics(
+    admin: AdminClient, topics: Sequence[NeededTopic], timeout_s: float = ADMIN_SECONDS
+) -> None:
+    """Create topics; one that another process has just created is left as it is.
+
+    TopicNotCreated if one is refused.
+    """
+    if not topics:
+        return
+    new = [
+        NewTopic(topic.name, topic.partitions, -1, config={**topic.config, **topic.must})
+        for topic in topics
+    ]
+    for name, future in admin.create_topics(new, request_timeout=timeout_s).items():
+        try:
+            future.result(2 * timeout_s)
+        except KafkaException as problem:
+            error = problem.args[0]
+            if error.code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise TopicNotCreated(name, error) from None
 
 
 def _correct(admin: AdminClient, topics: Sequence[NeededTopic]) -> None:

@@ -16,10 +16,12 @@ from headrace.client.consumer.group_start import Beginnings
 from headrace.client.consumer.offsets import Offsets
 from headrace.client.consumer.start import Start
 from headrace.client.errors import CommitFailed, NoStart, WhereToStart
+from headrace.client.retry_loop import retry
 from headrace.protocol.partitions import TopicPartition
 
 # A topic taken as a whole is looked at so often for new partitions.
 WATCH_SECONDS = 5.0
+UNREADY_SECONDS = 0.01
 
 # Called with TopicPartitions; what on_assign returns (or changes) says where to begin.
 OnAssign = Callable[[list[Any]], Iterable[Any] | None]
@@ -146,17 +148,11 @@ class Assigning:
             self._starting[topic, partition].offset = offset
             return
         place = LibraryPartition(topic, partition, offset)
-        deadline = time.monotonic() + self._offsets.timeout_s
-        while True:
-            try:
-                self._offsets.insist(lambda: self._client.seek(place))
-                break
-            except KafkaException as refusal:
-                # A partition that was only just assigned is not being read yet.
-                unready = refusal.args[0].code() == KafkaError._STATE
-                if not unready or time.monotonic() > deadline:
-                    raise
-                time.sleep(0.01)
+        retry(
+            lambda: self._offsets.insist(lambda: self._client.seek(place)),
+            _unready_pause_s,
+            timeout_s=self._offsets.timeout_s,
+        )
         if self._consumed is not None:
             self._consumed.move((topic, partition), offset)
         self.on_left([(topic, partition)])
@@ -295,6 +291,12 @@ class Assigning:
             self._commits.sync(new)
         except CommitFailed as problem:
             _log.warning("%s", problem)
+
+
+def _unready_pause_s(problem: Exception) -> float | None:
+    # A partition that was only just assigned is not being read yet.
+    is_unready = isinstance(problem, KafkaException) and problem.args[0].code() == KafkaError._STATE
+    return UNREADY_SECONDS if is_unready else None
 
 
 def _begun(starts: Iterable[Any]) -> dict[TopicPartition, int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
@@ -11,6 +10,7 @@ from confluent_kafka import TopicPartition as LibraryPartition
 from confluent_kafka.admin import AdminClient
 
 from headrace.client.consumer.start import Start
+from headrace.client.retry_loop import retry
 from headrace.client.setting_names import LIBRARY_BOTH
 from headrace.protocol.partitions import TopicPartition
 
@@ -99,16 +99,7 @@ class Offsets:
 
     def insist(self, ask: Callable[[], T]) -> T:
         """Ask again while the refusal is passing and there is time."""
-        deadline = time.monotonic() + self.timeout_s
-        while True:
-            try:
-                return ask()
-            except KafkaException as refusal:
-                error = refusal.args[0]
-                passing = error.code() in _PASSING or error.retriable()
-                if not passing or time.monotonic() > deadline:
-                    raise
-            time.sleep(PAUSE_SECONDS)
+        return retry(ask, _pause_s, timeout_s=self.timeout_s)
 
     def _list(self, places: Iterable[TopicPartition], time_ms: int) -> dict[TopicPartition, int]:
         asked = [LibraryPartition(*place, time_ms) for place in places]
@@ -123,6 +114,13 @@ class Offsets:
             return found
 
         return {(found.topic, found.partition): found.offset for found in self.insist(ask)}
+
+
+def _pause_s(problem: Exception) -> float | None:
+    if not isinstance(problem, KafkaException):
+        return None
+    error = problem.args[0]
+    return PAUSE_SECONDS if error.code() in _PASSING or error.retriable() else None
 
 
 def to_partitions(places: Places, marks: Mapping[str, str] | None = None) -> list[Any]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
 from functools import partial
 from types import TracebackType
 from typing import NamedTuple, Self, TypeVar
 
+from headrace.client.retry_loop import retry
 from headrace.client.wire.connection import AnswerT, Wire
 from headrace.client.wire.errors import refused
 from headrace.client.wire.security import Security
@@ -168,16 +168,23 @@ class Cluster:
 
     def insist(self, attempt: Callable[[], T], refusal: Callable[[T], tuple[int, str | None]]) -> T:
         """Try again while what refuses is passing, such as a coordinator that is still loading."""
-        deadline = time.monotonic() + self._timeout_s
-        while True:
+        answered: KafkaError | None = None
+
+        def ask() -> T:
+            nonlocal answered
             answer = attempt()
             code, message = refusal(answer)
-            if not code:
-                return answer
-            error = refused(code, message)
-            if not error.code.retriable or time.monotonic() > deadline:
-                raise error
-            time.sleep(PAUSE_SECONDS)
+            if code:
+                answered = refused(code, message)
+                raise answered
+            return answer
+
+        def pause_s(error: Exception) -> float | None:
+            # What the attempt raises itself, as for an unknown topic, is not asked again.
+            is_passing = answered is error and answered.code.retriable
+            return PAUSE_SECONDS if is_passing else None
+
+        return retry(ask, pause_s, timeout_s=self._timeout_s)
 
     def leader(self, topic: str, partition: int) -> BrokerAddress:
         """Who leads a partition; a KafkaError if nobody does."""

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headrace.client.admin.topics import NeededTopic, admin_client
-from headrace.client.admin.topics import make_topics as make_needed
+from headrace.client.admin.topics import NeededTopic, admin_client, create_topics
 from headrace.client.dead_letters import topic_of
 from headrace.client.settings import common_settings
 from headrace.spark.errors import PipelineError
@@ -46,7 +45,7 @@ def make_topics(pipeline: Pipeline, settings: Mapping[str, str]) -> None:
             wanted.setdefault(pipeline.dead_letters or topic_of(each.topic), 1)
     new = [NeededTopic(name, count) for name, count in wanted.items() if name not in known]
     try:
-        make_needed(admin, new)
+        create_topics(admin, new)
     except KafkaException as problem:
         names = ", ".join(each.name for each in new)
         raise PipelineError(f"{names} cannot be made: {problem}", "make it by hand") from None

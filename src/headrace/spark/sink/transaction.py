@@ -6,7 +6,6 @@ between, and about ten short requests take less time than a client library needs
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from types import TracebackType
@@ -14,6 +13,7 @@ from typing import Any, Self, TypeVar
 
 import pyarrow as pa
 
+from headrace.client.retry_loop import retry
 from headrace.client.wire.cluster import BrokerAddress, Cluster, CoordinatorOf, parse_servers
 from headrace.client.wire.connection import AnswerT
 from headrace.client.wire.errors import refused
@@ -238,19 +238,18 @@ class SinkTransaction:
 
     def _retrying(self, attempt: Callable[[], T], retry_s: float = RETRY_SECONDS) -> T:
         """Retry while the broker is down or its error is retriable; then SinkError."""
-        deadline_s = time.monotonic() + retry_s
-        while True:
-            try:
-                return attempt()
-            except KafkaError as problem:
-                if not problem.code.retriable or time.monotonic() > deadline_s:
-                    raise _with_hint(problem, self._name) from problem
-                pause_s = REFUSED_PAUSE_SECONDS
-            except OSError as problem:
-                if time.monotonic() > deadline_s:
-                    raise SinkError(f"{self._name}: no broker answers: {problem}") from problem
-                pause_s = PAUSE_SECONDS
-            time.sleep(pause_s)
+        try:
+            return retry(attempt, _pause_s, timeout_s=retry_s)
+        except KafkaError as problem:
+            raise _with_hint(problem, self._name) from problem
+        except OSError as problem:
+            raise SinkError(f"{self._name}: no broker answers: {problem}") from problem
+
+
+def _pause_s(problem: Exception) -> float | None:
+    if isinstance(problem, KafkaError):
+        return REFUSED_PAUSE_SECONDS if problem.code.retriable else None
+    return PAUSE_SECONDS if isinstance(problem, OSError) else None
 
 
 def _partitions_error(answer: AddPartitionsToTxnResponse) -> int:
