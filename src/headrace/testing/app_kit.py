@@ -30,9 +30,11 @@ if TYPE_CHECKING:
 START_SECONDS = 30.0
 SETTLE_SECONDS = 20.0
 LOOK_SECONDS = 0.005
-# Offsets that no record has (transaction markers, compacted records) make a reader look behind
-# for ever; one that has not moved for so long is taken to be at the end.
-STILL_SECONDS = 1.0
+# A reader that has not moved for this long may be at the end, because the offsets that are left
+# have no records (they are transaction markers, or were compacted); then the topic is read itself.
+STILL_SECONDS = 0.05
+# One that leaves records unread for this long does not want them now: it is paused.
+PAUSED_SECONDS = 1.0
 FINISH_MAX = "30d"
 STEP_MS_MAX = 86_400_000
 
@@ -75,6 +77,8 @@ class RunningApp:
             self._store_url = f"sqlite:///{self.folder / 'store.db'}"
         self._own = (app.bootstrap, app.store_url, app.clock, app.settings, app.large)
         self._partitions: dict[str, list[int]] = {}
+        # Whether a partition has records from a position to its end; that does not change.
+        self._unread: dict[tuple[TopicPartition, int, int], bool] = {}
         self._services: KitServices | None = None
 
     def __enter__(self) -> Self:
@@ -170,7 +174,7 @@ class RunningApp:
         """Wait until all is done that can be done now; what waits for its time stays waiting."""
         give_up_at = time.monotonic() + timeout_s
         still_since = time.monotonic()
-        behind: object = None
+        behind: dict[TopicPartition, tuple[int, int]] | None = None
         calm = 0
         # Twice, because one thing may be looked at before another hands it something.
         while calm < 2:
@@ -184,7 +188,12 @@ class RunningApp:
             was_behind, behind = behind, self._behind()
             if behind != was_behind or self._work():
                 still_since = now
-            is_calm = not behind or now - still_since > STILL_SECONDS
+            still_seconds = now - still_since
+            is_calm = (
+                not behind
+                or still_seconds > PAUSED_SECONDS
+                or (still_seconds > STILL_SECONDS and not self._has_unread(behind))
+            )
             calm = calm + 1 if is_calm and not self._work() else 0
             time.sleep(LOOK_SECONDS)
 
@@ -227,7 +236,8 @@ class RunningApp:
             ends = self.topics.ends(self._places(runner.spec.topics))
             positions = runner.positions()
             for place, end in ends.items():
-                position = positions.get(place, -1)
+                # It is unknown, or -1, before the first record.
+                position = max(positions.get(place, 0), 0)
                 if position < end:
                     behind[place] = position, end
         if self._services is not None:
@@ -241,6 +251,16 @@ class RunningApp:
             if table.records < end:
                 behind[table.topic, -1] = table.records, end
         return behind
+
+    def _has_unread(self, behind: Mapping[TopicPartition, tuple[int, int]]) -> bool:
+        """Whether any of the offsets that were not read has a record."""
+        for place, (position, end) in behind.items():
+            key = (place, position, end)
+            if key not in self._unread:
+                self._unread[key] = place[1] < 0 or self.topics.has_records(place, position)
+            if self._unread[key]:
+                return True
+        return False
 
     def _places(self, topics: Iterable[str]) -> list[TopicPartition]:
         for topic in topics:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import closing
+from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as LibraryPartition
@@ -52,29 +54,45 @@ class Topics:
 
     def read(self, topic: str) -> list[Message]:
         """All records of a topic, partition by partition."""
-        unread = set(self.partitions(topic))
+        starts = [
+            LibraryPartition(topic, partition, OFFSET_BEGINNING)
+            for partition in self.partitions(topic)
+        ]
+        with closing(self._records(starts)) as records:
+            messages = [Message.from_record(record) for record in records]
+        return sorted(messages, key=lambda message: (message.partition, message.offset))
+
+    def has_records(self, place: TopicPartition, offset: int) -> bool:
+        """Whether there is a record from an offset on; markers of transactions are none."""
+        with closing(self._records([LibraryPartition(*place, offset)])) as records:
+            return next(records, None) is not None
+
+    def _records(self, starts: list[LibraryPartition]) -> Generator[Any]:
+        """The records of partitions, each from an offset to its end."""
         consumer = Consumer(
             {
                 **self._config,
                 "group.id": "headrace-testing",
+                "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
                 "enable.partition.eof": True,
+                # The end is seen when a fetch has waited this long.
+                "fetch.wait.max.ms": 10,
             }
         )
-        messages: list[Message] = []
+        unread = {(start.topic, start.partition) for start in starts}
         try:
-            consumer.assign([LibraryPartition(topic, part, OFFSET_BEGINNING) for part in unread])
+            consumer.assign(starts)
             while unread:
                 record = consumer.poll(TIMEOUT_SECONDS)
                 if record is None:
-                    raise TimeoutError(f"{topic} was not read within {TIMEOUT_SECONDS:g} s")
+                    raise TimeoutError(f"{unread} were not read within {TIMEOUT_SECONDS:g} s")
                 error = record.error()
                 if error is None:
-                    messages.append(Message.from_record(record))
+                    yield record
                 elif error.code() == KafkaError._PARTITION_EOF:
-                    unread.discard(record.partition())
+                    unread.discard((record.topic(), record.partition()))
                 else:
                     raise KafkaException(error)
         finally:
             consumer.close()
-        return sorted(messages, key=lambda message: (message.partition, message.offset))
