@@ -32,5 +32,8 @@ class MissingId(HandlerError):
     """A message lacks the id that its handler needs; a retry would fail the same way."""
 
 
-class Away(Exception):
-    """Brokers are unreachable, or another process has taken over; nothing was done."""
+class Unavailable(HeadraceError):
+    """The store or the brokers cannot do it now, or another process has taken over.
+
+    Nothing was done, and no message is at fault: the same call may be made again later.
+    """

@@ -44,9 +44,9 @@ class Step:
 
 # From received to committed.
 WAY = (
-    Step("received", "handlers.engine:Engine.add", "before"),
-    Step("queued", "handlers.engine:Engine.add", "after"),
-    Step("taken", "handlers.engine:Engine.work", "before"),
+    Step("received", "handlers.scheduler:Scheduler.add", "before"),
+    Step("queued", "handlers.scheduler:Scheduler.add", "after"),
+    Step("taken", "handlers.chunks:ChunkRunner.run", "before"),
     Step("claimed", "store.inbox:Inbox.claim", "after"),
     Step("handler begun"),
     Step("handled"),
@@ -58,7 +58,7 @@ WAY = (
 )
 # A failed message's.
 FAILED = (
-    Step("failed", "handlers.engine:Engine.failed", "before"),
+    Step("failed", "handlers.chunks:ChunkRunner.put_away_failed", "before"),
     Step("parking", "handlers.failures:Failures._park", "before"),
     Step("parked", "handlers.failures:Failures._park", "after"),
     Step("parking behind", "handlers.failures:Failures.park_behind", "before"),

@@ -8,28 +8,18 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.handlers.records import FakeRecord
 
+from headrace.client.message import ConsumedRecord
 from headrace.handlers.lanes import Item, Lane, Lanes, Track
 
 SIZE_BYTES = 10
 OVERHEAD_BYTES = 3
 
 
-@dataclass(frozen=True)
-class FakeRecord:
-    """As much of a record as lanes look at."""
-
-    at: int
-    key_bytes: bytes | None = None
-
-    def offset(self) -> int:
-        return self.at
-
-    def key(self) -> bytes | None:
-        return self.key_bytes
-
-    def __len__(self) -> int:
-        return SIZE_BYTES - OVERHEAD_BYTES
+def record_of(offset: int, key: bytes | None = None) -> FakeRecord:
+    """A record of the size that all have here."""
+    return FakeRecord(0, offset, key, SIZE_BYTES - OVERHEAD_BYTES)
 
 
 @dataclass
@@ -38,8 +28,8 @@ class ModelTrack:
 
     track: Track
     next_offset: int = 0
-    waiting: list[FakeRecord] = field(default_factory=list)
-    running: list[FakeRecord] = field(default_factory=list)
+    waiting: list[ConsumedRecord] = field(default_factory=list)
+    running: list[ConsumedRecord] = field(default_factory=list)
     done: set[int] = field(default_factory=set)
 
 
@@ -67,7 +57,7 @@ class LanesMachine(RuleBasedStateMachine):
     @rule(data=st.data(), keys=st.lists(st.sampled_from([b"x", b"y", b"z", None]), max_size=6))
     def arrive(self, data: st.DataObject, keys: list[bytes | None]) -> None:
         model = self.model[data.draw(st.sampled_from(self.open_tracks()))]
-        records = [FakeRecord(model.next_offset + n, key) for n, key in enumerate(keys)]
+        records = [record_of(model.next_offset + n, key) for n, key in enumerate(keys)]
         model.next_offset += len(keys)
         model.waiting += records
         self.lanes.add(model.track, records)
@@ -96,19 +86,19 @@ class LanesMachine(RuleBasedStateMachine):
     def settle(self, data: st.DataObject, wait_ms: int) -> None:
         chunk = self.chunks.pop(data.draw(st.integers(0, len(self.chunks) - 1)))
         done = data.draw(st.integers(0, len(chunk)))
-        due_ms = self.now_ms + wait_ms if wait_ms and done < len(chunk) else 0
+        due_ms = self.now_ms + wait_ms if wait_ms and done < len(chunk) else None
         self.lanes.settle(chunk, done, due_ms)
         for index, (lane, sequence, record) in enumerate(chunk):
             model = self.model[lane.track]
             model.running.remove(record)
             if index < done:
-                model.done.add(record.at)
+                model.done.add(record.offset())
             elif lane.track.open:
                 model.waiting.append(record)
-                if index == done and due_ms:
+                if index == done and due_ms is not None:
                     self.due_ms[lane.track, sequence] = due_ms
         for model in self.model.values():
-            model.waiting.sort(key=lambda record: record.at)
+            model.waiting.sort(key=lambda record: record.offset())
 
     @rule(ms=st.integers(1, 30))
     def pass_time(self, ms: int) -> None:
@@ -140,7 +130,7 @@ class LanesMachine(RuleBasedStateMachine):
     def only_the_safe_prefix_is_committed(self) -> None:
         for model in self.model.values():
             if model.track.open and model.next_offset:
-                left = [record.at for record in model.waiting + model.running]
+                left = [record.offset() for record in model.waiting + model.running]
                 assert model.track.progress.safe_offset() == (min(left or [model.next_offset]))
 
     def teardown(self) -> None:
@@ -165,10 +155,10 @@ class LanesMachine(RuleBasedStateMachine):
             lane for track in self.open_tracks() for lane in track.lanes.values() if lane.listed
         ]
 
-    def lane_of(self, record: FakeRecord) -> bytes | None:
-        return record.key_bytes
+    def lane_of(self, record: ConsumedRecord) -> bytes | None:
+        return record.key()
 
-    def may_run(self, model: ModelTrack, record: FakeRecord) -> bool:
+    def may_run(self, model: ModelTrack, record: ConsumedRecord) -> bool:
         """Nothing before it in its lane waits, and nothing of its lane runs in another chunk."""
         lane = self.lane_of(record)
         if lane is None:
@@ -176,7 +166,7 @@ class LanesMachine(RuleBasedStateMachine):
         items = [item for chunk in self.chunks for item in chunk]
         others = [item[2] for item in items if item[0].track is model.track]
         return not any(self.lane_of(r) == lane for r in others) and not any(
-            self.lane_of(r) == lane and r.at < record.at for r in model.waiting
+            self.lane_of(r) == lane and r.offset() < record.offset() for r in model.waiting
         )
 
     def check_order_within(self, chunk: list[Item]) -> None:
@@ -185,8 +175,8 @@ class LanesMachine(RuleBasedStateMachine):
             assert (lane.track, sequence) not in self.due_ms
             key = self.lane_of(record)
             if key is not None:
-                assert seen.get((lane.track, key), -1) < record.at
-                seen[lane.track, key] = record.at
+                assert seen.get((lane.track, key), -1) < record.offset()
+                seen[lane.track, key] = record.offset()
 
 
 class PartitionMachine(LanesMachine):
@@ -194,7 +184,7 @@ class PartitionMachine(LanesMachine):
 
     order = "partition"
 
-    def lane_of(self, record: FakeRecord) -> bytes | None:
+    def lane_of(self, record: ConsumedRecord) -> bytes | None:
         return b"all"
 
 
@@ -203,7 +193,7 @@ class UnorderedMachine(LanesMachine):
 
     order = "none"
 
-    def lane_of(self, record: FakeRecord) -> bytes | None:
+    def lane_of(self, record: ConsumedRecord) -> bytes | None:
         return None
 
 
@@ -227,9 +217,9 @@ TestLatest.settings = _SETTINGS
 def test_messages_that_come_back_from_a_wait_are_finished_one_by_one() -> None:
     lanes = Lanes("none")
     track = Track("t", 0)
-    lanes.add(track, [FakeRecord(n) for n in range(8)])
+    lanes.add(track, [record_of(n) for n in range(8)])
     chunk = lanes.take(4)
-    lanes.settle(chunk, 3, due_ms=5)
+    lanes.settle(chunk, 3, retry_at_ms=5)
     other = lanes.take(3)
     lanes.wake(5)
     # Now 3 stands before 7, and between them they look like a run of two.
@@ -245,8 +235,8 @@ def test_messages_that_come_back_from_a_wait_are_finished_one_by_one() -> None:
 def test_a_hot_partition_does_not_starve_a_quiet_one(order: str) -> None:
     lanes = Lanes(order)
     hot, quiet = Track("t", 0), Track("t", 1)
-    lanes.add(hot, [FakeRecord(n, b"%d" % n) for n in range(1000)])
-    lanes.add(quiet, [FakeRecord(0, b"q")])
+    lanes.add(hot, [record_of(n, b"%d" % n) for n in range(1000)])
+    lanes.add(quiet, [record_of(0, b"q")])
     first, second = lanes.take(1), lanes.take(1)
     assert {lane.track for lane, _, _ in first + second} == {hot, quiet}
 
@@ -255,7 +245,7 @@ def test_a_chunk_is_shared_out_among_partitions() -> None:
     lanes = Lanes("none")
     tracks = [Track("t", n) for n in range(4)]
     for track in tracks:
-        lanes.add(track, [FakeRecord(n) for n in range(100)])
+        lanes.add(track, [record_of(n) for n in range(100)])
     chunk = lanes.take(40)
     assert [sum(lane.track is track for lane, _, _ in chunk) for track in tracks] == [10] * 4
 
@@ -263,7 +253,7 @@ def test_a_chunk_is_shared_out_among_partitions() -> None:
 def test_lanes_of_keys_that_have_nothing_to_do_are_forgotten() -> None:
     lanes = Lanes("key")
     track = Track("t", 0)
-    lanes.add(track, [FakeRecord(n, b"%d" % n) for n in range(100)])
+    lanes.add(track, [record_of(n, b"%d" % n) for n in range(100)])
     chunk = lanes.take(100)
     lanes.settle(chunk, len(chunk))
     assert not track.lanes
@@ -272,11 +262,11 @@ def test_lanes_of_keys_that_have_nothing_to_do_are_forgotten() -> None:
 def test_a_late_outcome_of_an_earlier_assignment_changes_nothing() -> None:
     lanes = Lanes("key")
     old = Track("t", 0)
-    lanes.add(old, [FakeRecord(5, b"k")])
+    lanes.add(old, [record_of(5, b"k")])
     chunk = lanes.take(1)
     lanes.close(old)
     new = Track("t", 0)
-    lanes.add(new, [FakeRecord(5, b"k")])
+    lanes.add(new, [record_of(5, b"k")])
     lanes.settle(chunk, 1)
     assert new.progress.safe_offset() == 5
-    assert [record.at for _, _, record in lanes.take(1)] == [5]
+    assert [record.offset() for _, _, record in lanes.take(1)] == [5]

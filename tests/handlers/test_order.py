@@ -113,9 +113,9 @@ def test_without_order_a_slow_message_holds_up_nobody(pair: Pair) -> None:
     with app:
         wait_until(lambda: len(seen) == 99, "all but the slow one")
         # What is done behind an unfinished message is not committed.
-        engine = app.runners[0].engine
-        assert engine is not None
-        wait_until(lambda: engine.lanes.messages == 1, "the rest is settled")
+        scheduler = app.runners[0].scheduler
+        assert scheduler is not None
+        wait_until(lambda: scheduler.lanes.messages == 1, "the rest is settled")
         assert committed(pair.bootstrap, "g", topic) <= 0
         go_on.set()
         wait_until(lambda: len(seen) == 100)
@@ -138,11 +138,11 @@ def test_latest_runs_once_for_the_messages_that_came_meanwhile(pair: Pair) -> No
         send(pair.bootstrap, topic, [b"0"], key=lambda _: b"gold")
         assert begun.wait(30)
         send(pair.bootstrap, topic, [b"%d" % n for n in range(50)], key=lambda _: b"gold")
-        engine = app.runners[0].engine
-        assert engine is not None
-        wait_until(lambda: engine.lanes.messages == 51, "all 51 in memory")
+        scheduler = app.runners[0].scheduler
+        assert scheduler is not None
+        wait_until(lambda: scheduler.lanes.messages == 51, "all 51 in memory")
         go_on.set()
-        wait_until(lambda: engine.lanes.messages == 0, "all done")
+        wait_until(lambda: scheduler.lanes.messages == 0, "all done")
     assert told == ["gold", "gold"]
     assert committed(pair.bootstrap, "g", topic) == 51
 

@@ -10,19 +10,19 @@ from typing import Any
 
 import pytest
 from tests.handlers.failing import Topics
-from tests.handlers.test_engine import FakeRecord
+from tests.handlers.records import FakeRecord
 
-from headrace.client.message import Message
-from headrace.errors import Away
-from headrace.handlers.async_workers import AsyncWorkers
+from headrace.client.message import ConsumedRecord, Message
+from headrace.errors import Unavailable
+from headrace.handlers.chunks import ChunkRunner
 from headrace.handlers.context import AppContext
-from headrace.handlers.engine import Engine
-from headrace.handlers.execution import Execution, IsOpen, Positions, Revoked
+from headrace.handlers.execution import Execution, IsOpen, Position, Positions, Revoked
 from headrace.handlers.failures import Failures
 from headrace.handlers.lanes import Item, Track
 from headrace.handlers.outputs import KafkaTransactions, Output
 from headrace.handlers.policies import Backoff, Retry
 from headrace.handlers.runner import Runner
+from headrace.handlers.scheduler import ChunkResult, Scheduler
 from headrace.handlers.session import Session
 from headrace.handlers.spec import make_spec
 from headrace.handlers.spilling import Spilling
@@ -40,20 +40,25 @@ def store(tmp_path: Path) -> Iterator[Store]:
     store.close()
 
 
-def engine_of(function: Any, store: Store, run: Any = None, **options: Any) -> Engine:
-    spec = make_spec(function, ["t"], group="g", name="h", **options)
-    context = AppContext(bootstrap="nowhere:1", store=store)
-    topics: Any = Topics()
-    failures = Failures(spec, store, topics, context.clock, context.alarms)
-    return Engine(Execution(spec, context), failures, context, run)
+class Stage:
+    """A handler with a scheduler whose chunks the test takes and runs itself."""
 
+    def __init__(self, function: Any, store: Store, run: Any = None, **options: Any) -> None:
+        spec = make_spec(function, ["t"], group="g", name="h", **options)
+        self.context = AppContext(bootstrap="nowhere:1", store=store)
+        topics: Any = Topics()
+        self.failures = Failures(spec, store, topics, self.context.clock, self.context.alarms)
+        self.execution = Execution(spec, self.context)
+        self.scheduler = Scheduler(spec, self.context)
+        self.chunks = ChunkRunner(self.execution, self.failures, self.scheduler, run)
 
-def take(engine: Engine, *added: tuple[Track, Sequence[int]]) -> list[Item]:
-    """A worker's chunk with all of these."""
-    for track, offsets in added:
-        engine.add({track: [FakeRecord(track.partition, o, b"%d" % o) for o in offsets]})
-    with engine.lock:
-        return engine.lanes.take(100)
+    def take(self, *added: tuple[Track, Sequence[int]]) -> list[Item]:
+        """A worker's chunk with all of these."""
+        for track, offsets in added:
+            records = [FakeRecord(track.partition, o, b"%d" % o) for o in offsets]
+            self.scheduler.add({track: records})
+        with self.scheduler.lock:
+            return self.scheduler.lanes.take(100)
 
 
 @pytest.mark.parametrize("once", ["offsets", "transaction"])
@@ -67,11 +72,11 @@ def test_what_is_parked_behind_another_has_its_place_kept(once: str, store: Stor
     def never(number: int) -> None:
         raise AssertionError(number)
 
-    engine = engine_of(never, store, run if once == "transaction" else None, once=once, retry=LATER)
+    stage = Stage(never, store, run if once == "transaction" else None, once=once, retry=LATER)
     epoch = store.offsets.load("g", [("t", 0)])["t", 0].epoch if once == "offsets" else 0
-    engine.failures.give_up(Message("t", 0, 4, b"4", b"4"), ValueError("x"), 1)
-    chunk = take(engine, (Track("t", 0, epoch), [5, 6, 7]))
-    assert engine.work(chunk) == (3, 0)
+    stage.failures.give_up(Message("t", 0, 4, b"4", b"4"), ValueError("x"), 1)
+    chunk = stage.take((Track("t", 0, epoch), [5, 6, 7]))
+    assert stage.chunks.run(chunk) == ChunkResult(3)
     if once == "offsets":
         assert store.offsets.peek("g")["t", 0].next_offset == 8
     else:
@@ -87,7 +92,7 @@ def test_a_commit_whose_answer_was_lost_has_no_second_effect(
     def work(number: int, tx: Transaction) -> None:
         tx.execute("INSERT INTO effects VALUES (:number)", {"number": number})
 
-    engine = engine_of(work, store, once="offsets")
+    stage = Stage(work, store, once="offsets")
     track = Track("t", 0, store.offsets.load("g", [("t", 0)])["t", 0].epoch)
     commit = Transaction._commit
 
@@ -97,13 +102,14 @@ def test_a_commit_whose_answer_was_lost_has_no_second_effect(
         raise StoreUnavailable("the connection was lost")
 
     monkeypatch.setattr(Transaction, "_commit", lost)
-    chunk = take(engine, (track, [5, 6]))
-    done, due_ms = engine.work(chunk)
-    assert (done, due_ms > 0) == (0, True)
+    chunk = stage.take((track, [5, 6]))
+    result = stage.chunks.run(chunk)
+    assert result.done == 0
+    assert result.retry_at_ms is not None
     # When they come again, another one has come behind them.
-    engine.settle(chunk, done, 0)
-    chunk = take(engine, (track, [7]))
-    assert engine.work(chunk) == (3, 0)
+    stage.scheduler.settle(chunk, ChunkResult(0))
+    chunk = stage.take((track, [7]))
+    assert stage.chunks.run(chunk) == ChunkResult(3)
     with store.read() as tx:
         assert list(tx.execute("SELECT number FROM effects").scalars()) == [5, 6, 7]
     assert store.offsets.peek("g")["t", 0].next_offset == 8
@@ -112,12 +118,12 @@ def test_a_commit_whose_answer_was_lost_has_no_second_effect(
 def test_the_places_of_a_topic_made_anew_go_back(store: Store) -> None:
     def work(number: int) -> None: ...
 
-    engine = engine_of(work, store, once="offsets")
+    stage = Stage(work, store, once="offsets")
     epoch = store.offsets.load("g", [("t", 0)])["t", 0].epoch
-    assert engine.work(take(engine, (Track("t", 0, epoch), [500]))) == (1, 0)
+    assert stage.chunks.run(stage.take((Track("t", 0, epoch), [500]))) == ChunkResult(1)
     place = store.offsets.load("g", [("t", 0)])["t", 0]
     anew = Track("t", 0, place.epoch, place.next_offset or 0)
-    assert engine.work(take(engine, (anew, [0, 1]))) == (2, 0)
+    assert stage.chunks.run(stage.take((anew, [0, 1]))) == ChunkResult(2)
     assert store.offsets.peek("g")["t", 0].next_offset == 2
 
 
@@ -128,7 +134,7 @@ def test_nothing_is_run_for_a_partition_that_was_taken_away(kind: str, store: St
 
     def see(number: int) -> None:
         if number == 1:
-            engine.close([gone], 0)
+            stage.scheduler.close([gone], 0)
         ran.append(number)
 
     def plain(number: int) -> None:
@@ -160,18 +166,17 @@ def test_nothing_is_run_for_a_partition_that_was_taken_away(kind: str, store: St
         "plain batch": plain_batch, "async": awaits,
     }  # fmt: skip
     size = 10 if "batch" in kind else 0
-    engine = engine_of(functions[kind], store, order="partition", batch=size, retry=LATER)
-    chunk = take(engine, (kept, [1]), (gone, [12, 13]))
+    stage = Stage(functions[kind], store, order="partition", batch=size, retry=LATER)
+    chunk = stage.take((kept, [1]), (gone, [12, 13]))
     assert len(chunk) == 3
     if kind == "async":
-        loop: Any = None
-        done, due_ms = asyncio.run(AsyncWorkers(engine, loop, 1)._run(chunk))
+        result = asyncio.run(stage.chunks.run_async(chunk))
     else:
-        done, due_ms = engine.work(chunk)
-    assert (done, due_ms) == (1, 0)
+        result = stage.chunks.run(chunk)
+    assert result == ChunkResult(1)
     assert set(ran) == {1}
-    engine.settle(chunk, done, due_ms)
-    assert engine.lanes.messages == 0
+    stage.scheduler.settle(chunk, result)
+    assert stage.scheduler.lanes.messages == 0
 
 
 def test_a_transaction_of_a_partition_that_was_taken_away_is_not_begun(store: Store) -> None:
@@ -181,8 +186,10 @@ def test_a_transaction_of_a_partition_that_was_taken_away_is_not_begun(store: St
     context = AppContext(bootstrap="127.0.0.1:1", store=store, given={"log_level": 0})
     transactions = KafkaTransactions(Execution(spec, context), context)
     with pytest.raises(Revoked):
-        transactions.run([Message("t", 0, 1, None, b"1")], {("t", 0): (2, 0, 1)}, lambda: False)
-    with pytest.raises(Away, match="no producer yet"):
+        transactions.run(
+            [Message("t", 0, 1, None, b"1")], {("t", 0): Position(2, 0, 1)}, lambda: False
+        )
+    with pytest.raises(Unavailable, match="no producer yet"):
         Runner(spec, context).execute_one(Message("t", 0, 1, None, b"1"), lambda _: None)
 
 
@@ -193,10 +200,10 @@ def test_a_message_without_a_fit_id_is_a_dead_letter(id: Any, store: Store) -> N
     def work(number: int, tx: Transaction) -> None:
         ran.append(number)
 
-    engine = engine_of(
+    stage = Stage(
         work, store, order="none", id=lambda message: id if message.offset == 2 else "fine"
     )
-    assert engine.work(take(engine, (Track("t", 0), [2, 3]))) == (2, 0)
+    assert stage.chunks.run(stage.take((Track("t", 0), [2, 3]))) == ChunkResult(2)
     assert ran == [3]
     (letter,) = store.dead_letters.find(Chosen())
     assert "MissingId" in letter.failure.error or "no id" in letter.failure.error
@@ -211,9 +218,9 @@ def test_a_message_that_cannot_be_parked_is_buried(
     def refuse(*_: object) -> None:
         raise TypeError("a row like this cannot be written")
 
-    engine = engine_of(work, store, order="none", retry=LATER)
-    monkeypatch.setattr(engine.failures, "give_up", refuse)
-    assert engine.work(take(engine, (Track("t", 0), [2]))) == (1, 0)
+    stage = Stage(work, store, order="none", retry=LATER)
+    monkeypatch.setattr(stage.failures, "give_up", refuse)
+    assert stage.chunks.run(stage.take((Track("t", 0), [2]))) == ChunkResult(1)
     assert len(store.dead_letters.find(Chosen())) == 1
 
 
@@ -221,8 +228,8 @@ def test_a_handler_that_exits_does_not_end_the_spill(store: Store) -> None:
     def work(number: int) -> None:
         raise SystemExit(1)
 
-    engine = engine_of(work, store, order="none", pressure="spill")
-    spilling = Spilling(engine, AppContext(bootstrap="nowhere:1", store=store))
+    stage = Stage(work, store, order="none", pressure="spill")
+    spilling = Spilling(stage.scheduler, stage.execution, stage.failures, stage.context)
     spilling.put([FakeRecord(0, 1, None)])
     assert spilling._bring_back() == 1
     assert store.spill.count("h") == 0
@@ -244,14 +251,15 @@ def test_a_topic_made_anew_is_read_from_its_beginning(in_one_poll: bool, store: 
         Execution(spec, context), failures, context, threading.Event(), threading.Event()
     )
     old = session.assignment.tracks["t", 0] = Track("t", 0)
-    session.crew.start()
+    session.workers.start()
     plan = session._plan()
-    before, after = [FakeRecord(0, 500, None)], [FakeRecord(0, 0, None), FakeRecord(0, 1, None)]
+    before: list[ConsumedRecord] = [FakeRecord(0, 500, None)]
+    after: list[ConsumedRecord] = [FakeRecord(0, 0, None), FakeRecord(0, 1, None)]
     for records in [before + after] if in_one_poll else [before, after]:
         session._take(records, plan)
     new = session.assignment.tracks["t", 0]
     session._drain([new], float("inf"))
-    session.crew.stop()
+    session.workers.stop()
     session.consumer.close()
     assert ran == [500, 0, 1]
     assert new is not old

@@ -65,12 +65,12 @@ def test_a_partition_stuck_behind_an_unfinished_message_rests() -> None:
     assert control.plan(loads(1, 1), 1 << 40, 60).resume == {("t", 0)}
 
 
-def test_when_all_rest_it_says_so_that_somebody_polls() -> None:
+def test_when_all_paused_it_says_so_that_somebody_polls() -> None:
     control = PressureControl(PressureLimits(4, 10_000, grace_ms=50), strict=True)
-    assert not control.plan(loads(2, 2), 1 << 40, 0).all_rest
+    assert not control.plan(loads(2, 2), 1 << 40, 0).all_paused
     plan = control.plan(loads(2, 2), 1 << 40, 50)
-    assert (plan.all_rest, plan.room) == (True, 0)
-    assert not control.plan(loads(1, 2), 1 << 40, 60).all_rest
+    assert (plan.all_paused, plan.room) == (True, 0)
+    assert not control.plan(loads(1, 2), 1 << 40, 60).all_paused
 
 
 def test_slow_start_opens_the_buffer_by_and_by() -> None:
@@ -128,9 +128,9 @@ def test_a_slow_handler_gets_everything_and_memory_stays_bounded(pair: Pair, pre
     @app.handler(topic, group="g", order="key", lanes=4, pressure=pressure, buffer_messages=60)
     def work(number: int) -> None:
         nonlocal most
-        engine = app.runners[0].engine
-        assert engine is not None
-        most = max(most, engine.lanes.messages)
+        scheduler = app.runners[0].scheduler
+        assert scheduler is not None
+        most = max(most, scheduler.lanes.messages)
         tick.wait(0.0005)
         seen.add(number)
 
@@ -212,9 +212,9 @@ def test_slow_start_begins_with_few(pair: Pair) -> None:
 
     @app.handler(topic, group="g", order="none", slow_start="1s", buffer_messages=500)
     def work(number: int) -> None:
-        engine = app.runners[0].engine
-        assert engine is not None
-        at_once.append(engine.lanes.messages)
+        scheduler = app.runners[0].scheduler
+        assert scheduler is not None
+        at_once.append(scheduler.lanes.messages)
 
     with app:
         wait_until(lambda: len(at_once) == 200)

@@ -10,7 +10,7 @@ from tests.handlers.failing import Process, Topics, message, spec_of
 from tests.waiting import WAIT_SECONDS, wait_until
 
 from headrace.client.message import Message
-from headrace.errors import Away
+from headrace.errors import Unavailable
 from headrace.handlers.policies import Backoff, Resend, Retry
 from headrace.handlers.retries import LEASE_MS
 from headrace.store import Store, StoreUnavailable, open_store
@@ -169,7 +169,7 @@ def test_brokers_that_are_away_count_as_no_attempt_and_hold_up_no_other(
 
     def handle(order: Message) -> None:
         if order.offset == 1:
-            raise Away("the transaction was aborted")
+            raise Unavailable("the transaction was aborted")
 
     process.handle = handle
     clock.advance(HOUR_MS)

@@ -12,7 +12,7 @@ from tests.stores import Pair
 from tests.waiting import wait_until
 
 from headrace import App, Producer
-from headrace.handlers.large_collecting import Collecting
+from headrace.handlers.large import LargeGarbage
 from headrace.large.claims import Stored, new_name, open_claims
 from headrace.large.garbage import (
     find_garbage,
@@ -116,7 +116,7 @@ def test_an_app_collects_its_own(pair: Pair, kept: bool) -> None:
         wait_until(lambda: app.context.clock.now_ms() > now_ms, "no longer this very millisecond")
         gone = new_name(next(large.claims.list()).cluster, "nobody-has-this", 0, "0" * 32)
         large.claims.write(gone, iter([b"x"]))
-        collecting = Collecting(app.context)
+        collecting = LargeGarbage(app.context)
         collecting.collect()
         assert gone in {stored.name for stored in large.claims.list()}, "it is looked for twice"
         collecting.collect()

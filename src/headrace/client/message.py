@@ -4,14 +4,36 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Sequence
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 ID_HEADER = "headrace-id"
 CONFIRM_HEADER = "headrace-confirm"
 
 Headers = Sequence[tuple[str, bytes | None]]
 
-# Records whose value is not at hand make messages of their own kind: of the record and an attempt.
+
+class ConsumedRecord(Protocol):
+    """A record as a consumer hands it over; its length is its size in bytes."""
+
+    def topic(self) -> str: ...
+
+    def partition(self) -> int: ...
+
+    def offset(self) -> int: ...
+
+    def key(self) -> bytes | None: ...
+
+    def value(self) -> bytes | None: ...
+
+    def headers(self) -> Headers | None: ...
+
+    def timestamp(self) -> tuple[int, int]: ...
+
+    def __len__(self) -> int: ...
+
+
+# Records whose value is not in memory make messages of their own kind, from the record and the
+# number of the attempt.
 LAZY_RECORDS: dict[type, Callable[[Any, int], Message]] = {}
 
 
@@ -48,7 +70,7 @@ class Message:
         self.attempt = attempt
 
     @classmethod
-    def from_record(cls, record: Any, attempt: int = 1) -> Message:
+    def from_record(cls, record: ConsumedRecord, attempt: int = 1) -> Message:
         """The message of a confluent-kafka record."""
         lazy = LAZY_RECORDS.get(type(record))
         if lazy is not None:

@@ -1,14 +1,19 @@
 """Handlers: functions that consume messages without loss, without repeats and in order.
 
-`app.py` is what users write against; `spec.py` checks what they said about a handler, with
-`signatures.py` and `policies.py`. `runner.py` keeps one thread per handler going, and
-`session.py` is one consumer's life in it: it polls, hands messages to `engine.py`, and commits
-through `assignment.py`. The engine decides with `lanes.py` and `progress.py` (pure) which message
-runs next; `workers.py` and `async_workers.py` take chunks from it and run them through
-`batches.py` and `execution.py`. What fails goes to `failures.py`, which puts it into the retry
-table (worked by `retries.py`), back to its topic, or to `dead_letters.py`. `pressure.py` and
-`spilling.py` bound the memory. `background.py` runs the jobs beside the handlers, `services.py`
-the services on their own.
+`app.py` is what users write against; `spec.py` checks the arguments of a handler, with
+`signatures.py` and `policies.py`; `context.py` is what all handlers of an app share.
+
+A message passes these files: `session.py` polls it, `assignment.py` finds its partition,
+`scheduler.py` queues it on its lane (`lanes.py`), a thread or task of `workers.py` takes it with
+others as a chunk, `chunks.py` runs the chunk, and `execution.py` calls the function in its
+transaction. The worker reports the chunk to the scheduler, `progress.py` notes how far the
+partition is done, and `assignment.py` commits that offset.
+
+Beside this path, `large.py` puts large messages together, `outputs.py` runs Kafka transactions,
+`pressure.py` and `spilling.py` bound the memory. What fails goes to `failures.py`, which puts it
+into the retry table (worked by `retries.py`), back to its topic, or to `dead_letters.py`.
+`runner.py` restarts a session after an outage, `background.py` runs the tasks beside the handlers,
+`services.py` runs services of their own, and `tables.py` reads compacted topics.
 """
 
 from __future__ import annotations

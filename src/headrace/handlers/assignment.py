@@ -1,25 +1,29 @@
-"""The partitions that a handler has now: given, taken away, and committed as far as is safe."""
+"""The partitions that a handler has now: assigned, revoked, and committed as far as is safe."""
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from headrace.handlers.engine import Engine, is_away
-from headrace.handlers.lanes import Record, Track
+from headrace.errors import Unavailable
+from headrace.handlers.lanes import Track
 from headrace.protocol.partitions import TopicPartition
 
 if TYPE_CHECKING:
     from headrace.client.consumer.consumer import Consumer
+    from headrace.client.message import ConsumedRecord
     from headrace.handlers.context import AppContext
+    from headrace.handlers.failures import Failures
+    from headrace.handlers.scheduler import Scheduler
 
-# A rebalance waits so long for the store to answer, well below max.poll.interval.ms.
+# A rebalance waits this long for the store to answer, well below max.poll.interval.ms.
 STORE_WAIT_SECONDS = 60.0
 STORE_PAUSE_SECONDS = 0.5
 
+T = TypeVar("T")
 
 _log = logging.getLogger("headrace.handlers")
 
@@ -28,11 +32,17 @@ class Assignment:
     """Tracks of the assigned partitions; used by the runner's thread alone."""
 
     def __init__(
-        self, engine: Engine, consumer: Consumer, context: AppContext, stop: threading.Event
+        self,
+        scheduler: Scheduler,
+        failures: Failures,
+        consumer: Consumer,
+        context: AppContext,
+        stop: threading.Event,
     ) -> None:
         self.tracks: dict[TopicPartition, Track] = {}
-        self._engine = engine
-        self._spec = engine.spec
+        self._scheduler = scheduler
+        self._failures = failures
+        self._spec = scheduler.spec
         self._consumer = consumer
         self._context = context
         self._stop = stop
@@ -42,64 +52,65 @@ class Assignment:
         self._committed: dict[Track, int] = {}
         self._commits = self._spec.delivery != "at_most_once" and self._spec.once != "transaction"
 
-    def given(self, partitions: Iterable[Any]) -> list[Any]:
-        """Begin with partitions; returns them, with the offset to start from where it is known."""
-        given = list(partitions)
-        places = [(partition.topic, partition.partition) for partition in given]
+    def assigned(self, partitions: Iterable[Any]) -> list[Any]:
+        """Start with partitions; returns them, each with its start offset where it is known."""
+        started = list(partitions)
+        places = [(partition.topic, partition.partition) for partition in started]
         epochs: dict[TopicPartition, int] = {}
         bases: dict[TopicPartition, int] = {}
         if self._spec.once == "offsets":
             offsets = self._context.need_store("once='offsets'").offsets
-            kept = self.ask(lambda: offsets.load(self._spec.group, places))
-            for partition, place in zip(given, places, strict=True):
+            kept = self.wait_for_store(lambda: offsets.load(self._spec.group, places))
+            for partition, place in zip(started, places, strict=True):
                 epochs[place] = kept[place].epoch
-                if kept[place].next_offset is not None:
-                    partition.offset = bases[place] = kept[place].next_offset
+                next_offset = kept[place].next_offset
+                if next_offset is not None:
+                    partition.offset = bases[place] = next_offset
         for topic in sorted({topic for topic, _ in places}):
             numbers = [partition for name, partition in places if name == topic]
-            self.ask(lambda: self._engine.failures.assigned(topic, numbers))  # noqa: B023
+            self.wait_for_store(lambda: self._failures.assigned(topic, numbers))  # noqa: B023
         for place in places:
             self.tracks[place] = Track(*place, epochs.get(place, 0), bases.get(place, 0))
-        return given
+        return started
 
-    def begin_anew(self, track: Track) -> Track:
-        """Another track for a partition whose offsets went back, as those of a new topic do."""
+    def restart(self, track: Track) -> Track:
+        """A new track for a partition whose offsets went back, as after its topic was recreated."""
         _log.warning(
-            "%s: the offsets of %s/%s went back; was the topic made anew?",
+            "%s: the offsets of %s/%s went back; was the topic recreated?",
             self._spec.name, track.topic, track.partition,
         )  # fmt: skip
-        self._engine.close([track], self._spec.drain_ms)
+        self._scheduler.close([track], self._spec.drain_ms)
         self._committed.pop(track, None)
         base = max(track.base, track.progress.next_offset)
         new = Track(track.topic, track.partition, track.epoch, base)
         self.tracks[track.topic, track.partition] = new
         return new
 
-    def taken(self, partitions: Iterable[Any], drain_ms: int) -> None:
+    def revoked(self, partitions: Iterable[Any], drain_ms: int) -> None:
         """Let what runs end within the bound, commit what is safe, and forget them."""
-        tracks = self.of(partitions)
-        if not self._engine.close(tracks, drain_ms):
+        tracks = self.tracks_of(partitions)
+        if not self._scheduler.close(tracks, drain_ms):
             _log.warning(
-                "%s: a handler still runs on partitions that were taken away; what it does late "
-                "counts for nothing here",
+                "%s: a handler still runs on partitions that were taken away; "
+                "what it finishes now is not committed",
                 self._spec.name,
             )
         self.commit(tracks, wait=True)
         self._forget(tracks)
 
     def lost(self, partitions: Iterable[Any]) -> None:
-        """Forget partitions that already belong to somebody else, without a commit."""
-        tracks = self.of(partitions)
-        self._engine.close(tracks, 0)
+        """Forget partitions that already have another owner, without a commit."""
+        tracks = self.tracks_of(partitions)
+        self._scheduler.close(tracks, 0)
         self._forget(tracks)
 
-    def sort(self, records: Sequence[Record]) -> dict[Track, list[Record]]:
+    def by_track(self, records: Sequence[ConsumedRecord]) -> dict[Track, list[ConsumedRecord]]:
         """Records by their partition; those of partitions that were taken away are left out."""
-        sorted_: dict[Track, list[Record]] = {}
+        sorted_: dict[Track, list[ConsumedRecord]] = {}
         tracks = self.tracks
         last_topic: str | None = None
         last_partition = -1
-        into: list[Record] | None = None
+        into: list[ConsumedRecord] | None = None
         single = self._single_topic
         for record in records:
             topic, partition = single or record.topic(), record.partition()
@@ -111,7 +122,7 @@ class Assignment:
                 into.append(record)
         return sorted_
 
-    def commit_first(self, sorted_: dict[Track, list[Record]]) -> None:
+    def commit_first(self, sorted_: dict[Track, list[ConsumedRecord]]) -> None:
         """Commit records before they are run: they are lost rather than repeated."""
         self._consumer.commit_sync(
             {
@@ -126,7 +137,7 @@ class Assignment:
         if not self._commits:
             return
         moved: dict[Track, int] = {}
-        with self._engine.lock:
+        with self._scheduler.lock:
             for track in self.tracks.values() if tracks is None else tracks:
                 offset = track.progress.safe_offset()
                 if offset > self._committed.get(track, -1):
@@ -137,8 +148,8 @@ class Assignment:
             self._send_commit(places, wait)
 
     def stuck(self, messages_max: int) -> set[TopicPartition]:
-        """Partitions where more than so many messages lie behind an unfinished one."""
-        with self._engine.lock:
+        """Partitions where more than `messages_max` messages are behind an unfinished one."""
+        with self._scheduler.lock:
             return {
                 place
                 for place, track in self.tracks.items()
@@ -160,10 +171,10 @@ class Assignment:
     def _on_commit(self, error: Any, _places: Any) -> None:
         if error is not None:
             _log.warning("%s: offsets were not committed: %s", self._spec.name, error)
-            # Whatever was not taken is sent again with the next commit.
+            # Whatever was refused is sent again with the next commit.
             self._committed.clear()
 
-    def of(self, partitions: Iterable[Any]) -> list[Track]:
+    def tracks_of(self, partitions: Iterable[Any]) -> list[Track]:
         """The tracks of partitions."""
         places = [(partition.topic, partition.partition) for partition in partitions]
         return [self.tracks[place] for place in places if place in self.tracks]
@@ -173,16 +184,17 @@ class Assignment:
             del self.tracks[track.topic, track.partition]
             self._committed.pop(track, None)
             # Only now: what was still running had to know which keys are parked.
-            self._engine.failures.revoked(track.topic, [track.partition])
+            self._failures.revoked(track.topic, [track.partition])
 
-    def ask(self, question: Any) -> Any:
-        """Ask the store, and wait for it if it is away for a while."""
+    def wait_for_store(self, question: Callable[[], T]) -> T:
+        """Call something that needs the store; while that is unavailable, wait and try again."""
         give_up_at = monotonic() + STORE_WAIT_SECONDS
         while True:
             try:
                 return question()
             except Exception as error:
-                if not is_away(error) or monotonic() > give_up_at or self._stop.is_set():
+                is_over = monotonic() > give_up_at or self._stop.is_set()
+                if is_over or not isinstance(error, Unavailable):
                     raise
                 self._context.alarms.ring(
                     "store-away", f"{self._spec.name} waits for the store: {error}",

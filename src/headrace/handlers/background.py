@@ -98,13 +98,13 @@ class BackgroundTasks:
                 _log.warning("the inbox was not cleaned: %s", problem)
 
     def _collect(self) -> None:
-        from headrace.handlers.large_collecting import Collecting
+        from headrace.handlers.large import LargeGarbage
 
-        collecting = Collecting(self._context)
+        garbage = LargeGarbage(self._context)
         clock = self._context.clock
         while True:
             try:
-                collecting.collect()
+                garbage.collect()
             except Exception as problem:
                 _log.warning("bodies of large messages were not collected: %s", problem)
             if clock.wait(self._stop, DAY_MS, poll_ms=COLLECT_EVERY_MS):

@@ -5,29 +5,42 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from time import monotonic_ns
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headrace.client.message import CONFIRM_HEADER, Message, find_header
-from headrace.errors import Away
+from headrace.errors import Unavailable
 from headrace.handlers.lanes import Item
+from headrace.protocol.partitions import TopicPartition
 
 if TYPE_CHECKING:
     from headrace.handlers.context import AppContext
     from headrace.handlers.spec import HandlerSpec
     from headrace.store import Transaction
 
-# Where a chunk came to: so many of it are done, and the error of the message after them, if any.
+# How many messages of a chunk are done, and the error of the one after them, if any.
 Reached = tuple[int, BaseException | None]
-# Something that belongs into the transaction of the effect.
+# Something that belongs in the transaction of the effect.
 Also = Callable[["Transaction"], None]
-# By topic and partition: the next offset, the owner's epoch, and where its messages begin.
-Positions = Mapping[tuple[str, int], tuple[int, int, int]]
-# Whether the partitions of the messages at hand are still this process's.
+# Whether this process still has the partitions of the messages.
 IsOpen = Callable[[], bool]
 
 
-class Revoked(Away):
+class Position(NamedTuple):
+    """Where a partition is after some messages: its next offset, and where they began."""
+
+    next_offset: int
+    epoch: int
+    first: int
+
+
+Positions = Mapping[TopicPartition, Position]
+
+
+class Revoked(Unavailable):
     """A partition was taken away before its messages were run: its next owner runs them."""
+
+    def __init__(self) -> None:
+        super().__init__("the partition was taken away")
 
 
 class Execution:
@@ -175,7 +188,7 @@ class Execution:
                 # What it did now was rolled back.
                 place, start = saved.place, saved.next_offset
                 end, epoch, _ = positions[place]
-                positions = {**positions, place: (max(end, start), epoch, start)}
+                positions = {**positions, place: Position(max(end, start), epoch, start)}
                 left = [
                     (message, value)
                     for message, value in zip(messages, values, strict=True)

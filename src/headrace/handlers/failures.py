@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from headrace.client.dead_letters import RESENT_HEADER, without_ours
 from headrace.client.message import ID_HEADER, Message
 from headrace.client.produce_errors import is_permanent
-from headrace.errors import HandlerError
+from headrace.errors import HandlerError, Unavailable
 from headrace.handlers.dead_letters import DeadLetters, as_it_is
 from headrace.handlers.policies import (
     NO_RETRY,
@@ -252,6 +252,13 @@ class Failures:
         if isinstance(place, int):
             return None
         return lane_digest(message.topic, message.partition, place)
+
+
+def is_outage(error: BaseException) -> bool:
+    """Whether the store or the brokers failed, so that the same call may succeed later."""
+    from confluent_kafka import KafkaException
+
+    return isinstance(error, Unavailable | KafkaException)
 
 
 def check_policy(spec: HandlerSpec, *, has_store: bool) -> None:

@@ -11,16 +11,15 @@ import heapq
 from collections import deque
 from collections.abc import Sequence
 from itertools import count, repeat
-from typing import Any
 
+from headrace.client.message import ConsumedRecord
 from headrace.handlers.progress import Progress
 
 # Lanes of keys are used again, because making one takes as long as all else that it does.
 SPARE_LANES = 1000
 
-Record = Any
 # The lane, the sequence number in its partition, and the record.
-Item = tuple["Lane", int, Record]
+Item = tuple["Lane", int, ConsumedRecord]
 
 
 class Lane:
@@ -93,7 +92,7 @@ class Lanes:
         """Messages held in memory: waiting or at work."""
         return self.queued + self.busy
 
-    def add(self, track: Track, records: Sequence[Record]) -> None:
+    def add(self, track: Track, records: Sequence[ConsumedRecord]) -> None:
         """Queue records of a partition in the order of their offsets."""
         sequences = track.progress.arrive_all([record.offset() for record in records])
         if self._by_key:
@@ -135,17 +134,18 @@ class Lanes:
         self.busy += len(chunk)
         return chunk
 
-    def settle(self, chunk: list[Item], done: int, due_ms: int = 0) -> None:
+    def settle(self, chunk: list[Item], done: int, retry_at_ms: int | None = None) -> None:
         """End a worker's turn: the first `done` are finished, the rest go back to their lanes.
 
-        With `due_ms` the message at `done` waits until then, and its lane (if it has order) too.
+        With `retry_at_ms` the message at `done` waits until then, and so does its lane if it has
+        order.
         """
         start = 0
         while start < done:
             start = self._finish_lane(chunk, start, done)
         self.busy -= len(chunk)
         if done < len(chunk):
-            self._put_back(chunk, done, due_ms)
+            self._put_back(chunk, done, retry_at_ms)
 
     def wake(self, now_ms: int) -> int | None:
         """Let go what has waited long enough; returns when the next one is due."""
@@ -192,7 +192,9 @@ class Lanes:
         self.bytes -= dropped
         track.bytes -= dropped
 
-    def _add_by_key(self, track: Track, records: Sequence[Record], sequences: range) -> None:
+    def _add_by_key(
+        self, track: Track, records: Sequence[ConsumedRecord], sequences: range
+    ) -> None:
         lanes = track.lanes
         for record, sequence in zip(records, sequences, strict=True):
             key = record.key()
@@ -205,7 +207,7 @@ class Lanes:
             elif not lane.busy and not lane.waits:
                 self._list(lane)
 
-    def _size(self, records: Sequence[Record]) -> int:
+    def _size(self, records: Sequence[ConsumedRecord]) -> int:
         return sum(map(len, records)) + self._overhead_bytes * len(records)
 
     def _finish_lane(self, chunk: list[Item], start: int, done: int) -> int:
@@ -269,7 +271,7 @@ class Lanes:
                     self.ready -= waiting
                 return
 
-    def _put_back(self, chunk: list[Item], start: int, due_ms: int) -> None:
+    def _put_back(self, chunk: list[Item], start: int, retry_at_ms: int | None) -> None:
         freed: list[Lane] = []
         first = chunk[start][0]
         for index in range(len(chunk) - 1, start - 1, -1):
@@ -284,16 +286,16 @@ class Lanes:
                 continue
             track.queued += 1
             self.queued += 1
-            if due_ms and lane.shared and index == start:
-                heapq.heappush(self._delayed, (due_ms, next(self._order), lane, item))
+            if retry_at_ms is not None and lane.shared and index == start:
+                heapq.heappush(self._delayed, (retry_at_ms, next(self._order), lane, item))
                 continue
             lane.items.appendleft(item)
             self.ready += lane.listed
             if not freed or freed[-1] is not lane:
                 freed.append(lane)
-        if due_ms and not first.shared and first.track.open:
+        if retry_at_ms is not None and not first.shared and first.track.open:
             first.waits = True
-            heapq.heappush(self._delayed, (due_ms, next(self._order), first, None))
+            heapq.heappush(self._delayed, (retry_at_ms, next(self._order), first, None))
         for lane in reversed(freed):
             self._free(lane)
 

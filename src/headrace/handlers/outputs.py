@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.client.delayed import After, At
 from headrace.client.payloads import encode, to_send
-from headrace.errors import Away
+from headrace.errors import Unavailable
 from headrace.handlers.execution import Execution, IsOpen, Positions, Revoked
 from headrace.ledger.delay.times import by_clock
 
@@ -85,7 +85,7 @@ class KafkaTransactions:
             execution.call_all(messages, values, Output(producer, self._context.clock))
             with _brokers():
                 if positions:
-                    offsets = {place: position[0] for place, position in positions.items()}
+                    offsets = {place: position.next_offset for place, position in positions.items()}
                     producer.send_offsets(offsets, generation)
                 producer.commit()
         except BaseException:
@@ -140,4 +140,4 @@ def _brokers() -> Iterator[None]:
     try:
         yield
     except KafkaException as error:
-        raise Away(f"the transaction was aborted: {error}") from error
+        raise Unavailable(f"the transaction was aborted: {error}") from error

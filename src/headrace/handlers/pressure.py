@@ -47,14 +47,14 @@ class Load:
 class PollPlan:
     """What to do now: partitions to pause and resume, and how many messages may be polled.
 
-    When `all_rest`, a poll brings nothing, but it keeps the group's membership.
+    When `all_paused`, a poll brings nothing, but it keeps the group's membership.
     """
 
     pause: frozenset[TopicPartition]
     resume: frozenset[TopicPartition]
     room: int
     over: frozenset[TopicPartition]
-    all_rest: bool = False
+    all_paused: bool = False
 
 
 class PressureControl:
@@ -124,8 +124,8 @@ class PressureControl:
         self._resting -= resume
         waiting = over - self._resting
         room = 0 if waiting else messages_most - total if self._strict else messages_most
-        all_rest = self._resting == loads.keys()
-        return PollPlan(pause, resume, max(0, room), over, all_rest)
+        all_paused = self._resting == loads.keys()
+        return PollPlan(pause, resume, max(0, room), over, all_paused)
 
     def _mark(self, partitions: int, messages_most: int, full: bool) -> float:
         """The share of the buffer from which on a partition is over."""

@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from headrace.errors import Away
+from headrace.errors import Unavailable
 from headrace.store.errors import Fenced, StoreUnavailable
 
 if TYPE_CHECKING:
@@ -122,11 +122,11 @@ class RetryJob:
         except StoreUnavailable:
             # No fault of the message: it is not counted as an attempt.
             raise
-        except Away as problem:
-            # Nor is this; its lease runs out and it is tried again, and the others do not wait.
-            _log.warning("%s is tried again later: %s", parked.message.source, problem)
         except Fenced as problem:
             _log.info("%s", problem)
+        except Unavailable as problem:
+            # Nor is this. Its lease expires and it is retried; the others do not wait for it.
+            _log.warning("%s is retried later: %s", parked.message.source, problem)
         except BaseException as error:
             # Such as a SystemExit: it would end this thread, and with it everybody's retries.
             self._fail(parked, error)

@@ -5,16 +5,15 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from headrace.errors import Away
-from headrace.handlers.engine import is_outage
+from headrace.errors import Unavailable
 from headrace.handlers.execution import Also, Execution
-from headrace.handlers.failures import Failures
+from headrace.handlers.failures import Failures, is_outage
 from headrace.handlers.session import Session
 
 if TYPE_CHECKING:
     from headrace.client.message import Message
     from headrace.handlers.context import AppContext
-    from headrace.handlers.engine import Engine
+    from headrace.handlers.scheduler import Scheduler
     from headrace.handlers.spec import HandlerSpec
 
 # After an error of the brokers a new consumer is made, not sooner than this.
@@ -55,9 +54,9 @@ class Runner:
             self._thread.join()
 
     @property
-    def engine(self) -> Engine | None:
-        """The engine of the present session, for tests and metrics."""
-        return None if self._session is None else self._session.engine
+    def scheduler(self) -> Scheduler | None:
+        """The scheduler of the present session, for tests and metrics."""
+        return None if self._session is None else self._session.scheduler
 
     def positions(self) -> dict[tuple[str, int], int]:
         """The next offset of each assigned partition, -1 before the first record."""
@@ -75,7 +74,7 @@ class Runner:
         message = self._context.keeping.open(message)
         if self.spec.once == "transaction":
             if session is None or session.transactions is None:
-                raise Away(f"{self.spec.name} has no producer yet")
+                raise Unavailable(f"{self.spec.name} has no producer yet")
             session.transactions.run([message], {})
             with self._context.need_store("a retry").begin() as tx:
                 also(tx)

@@ -45,8 +45,8 @@ class HandlerSpec:
     decoder: Decoder
     is_async: bool = False
     order: str = "partition"
-    least: int = WORKERS[0]
-    most: int = WORKERS[1]
+    workers_min: int = WORKERS[0]
+    workers_max: int = WORKERS[1]
     delivery: str = "at_least_once"
     once: str = ""
     retry: Retry | None = None
@@ -108,7 +108,7 @@ def make_spec(
     _one_of("pressure", pressure, PRESSURES)
     signature = read_signature(function, batch > 0)
     delivery, once = _promise(delivery, once, "tx" in signature.roles)
-    least, most = _workers(order, lanes, workers)
+    workers_min, workers_max = _workers(order, lanes, workers)
     spec = HandlerSpec(
         name=name or (f"{group}.{called}" if group else called),
         topics=tuple(topics),
@@ -118,8 +118,8 @@ def make_spec(
         decoder=decoder(signature.kind),
         is_async=signature.is_async,
         order=order,
-        least=least,
-        most=most,
+        workers_min=workers_min,
+        workers_max=workers_max,
         delivery=delivery,
         once=once,
         retry=retry,

@@ -10,13 +10,14 @@ import uuid
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from headrace.client.message import Message
-from headrace.handlers.engine import Engine, is_away
-from headrace.handlers.execution import Execution
+from headrace.client.message import ConsumedRecord, Message
+from headrace.errors import Unavailable
 
 if TYPE_CHECKING:
     from headrace.handlers.context import AppContext
-    from headrace.handlers.lanes import Record
+    from headrace.handlers.execution import Execution
+    from headrace.handlers.failures import Failures
+    from headrace.handlers.scheduler import Scheduler
 
 TAKEN_MAX = 100
 # How late it may notice that another process has left something in the spill.
@@ -28,11 +29,14 @@ _log = logging.getLogger("headrace.handlers")
 class Spilling:
     """The spill of one handler: filled by its runner, emptied by a thread of its own."""
 
-    def __init__(self, engine: Engine, context: AppContext) -> None:
-        self._engine = engine
-        self._name = engine.spec.name
+    def __init__(
+        self, scheduler: Scheduler, execution: Execution, failures: Failures, context: AppContext
+    ) -> None:
+        self._scheduler = scheduler
+        self._execution = execution
+        self._failures = failures
+        self._name = scheduler.spec.name
         self._store = context.need_store(f"pressure='spill' of handler {self._name}")
-        self._execution: Execution = engine.execution
         self._alarms = context.alarms
         self._keeping = context.keeping
         self._owner = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
@@ -51,7 +55,7 @@ class Spilling:
         self._wake.set()
         self._thread.join()
 
-    def put(self, records: Sequence[Record]) -> None:
+    def put(self, records: Sequence[ConsumedRecord]) -> None:
         """Keep records in the store; durable when it returns, so they count as done."""
         messages = [self._keeping.keep(Message.from_record(record)) for record in records]
         with self._store.begin() as tx:
@@ -79,10 +83,10 @@ class Spilling:
                 self._wake.wait(POLL_MS / 1000)
 
     def _bring_back(self) -> int:
-        lanes = self._engine.lanes
-        if lanes.messages > self._engine.spec.buffer_messages // 2:
+        scheduler = self._scheduler
+        if scheduler.lanes.messages > scheduler.spec.buffer_messages // 2:
             return 0
-        limit = min(TAKEN_MAX, self._engine.pace.chunk)
+        limit = min(TAKEN_MAX, scheduler.pace.chunk)
         taken = self._store.spill.take(self._name, limit, owner=self._owner)
         if not taken:
             self._is_spilling = False
@@ -101,8 +105,8 @@ class Spilling:
             )
         except BaseException as error:
             # A handler that calls sys.exit() ends neither this thread nor the process.
-            if is_away(error):
+            if isinstance(error, Unavailable):
                 raise
-            self._engine.failures.give_up(message, error, 1)
+            self._failures.give_up(message, error, 1)
             with self._store.begin() as tx:
                 self._store.spill.done(tx, [seq])

@@ -7,8 +7,8 @@ from collections.abc import ItemsView, Iterator, Mapping, ValuesView
 from typing import TYPE_CHECKING, Any
 
 from headrace.client.payloads import decoder
-from headrace.errors import Away, HandlerError, UndecodablePayload
-from headrace.handlers.large_values import LargeValues
+from headrace.errors import HandlerError, Unavailable, UndecodablePayload
+from headrace.handlers.large import LargeValues
 
 if TYPE_CHECKING:
     from headrace.client.compacted import CompactedReader
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 READY_SECONDS = 60.0
 
 
-class TableNotReady(Away):
+class TableNotReady(Unavailable):
     """The table has not yet read its topic to the end; what needs it is tried again."""
 
 

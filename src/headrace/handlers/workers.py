@@ -1,135 +1,243 @@
-"""Workers: threads that take chunks from an engine, as many as there is use for."""
+"""Workers: threads, or tasks of async handlers, that run chunks from the scheduler."""
 
 from __future__ import annotations
 
-import logging
+import asyncio
 import threading
 from time import monotonic, monotonic_ns, thread_time_ns
+from typing import TYPE_CHECKING, Protocol
 
-from headrace.handlers.engine import Engine
-from headrace.handlers.lanes import Item
-from headrace.handlers.pace import NS_PER_MS
+from headrace.handlers.scheduler import NOTHING_DONE, NS_PER_MS, ChunkResult, Scheduler
 
-# A thread beyond the least that found nothing to do for so long ends.
+if TYPE_CHECKING:
+    from headrace.handlers.chunks import ChunkRunner
+    from headrace.handlers.context import AppContext
+    from headrace.handlers.lanes import Item
+    from headrace.handlers.loop import LoopThread
+    from headrace.handlers.spec import HandlerSpec
+
+# A thread beyond the minimum ends after this long without work.
 IDLE_SECONDS = 10.0
-# To ask for a thread's processor time takes longer than most of what is done for a message.
+# Asking for a thread's processor time takes longer than most of what is done for a message.
 CPU_EVERY = 16
-# When no worker has ended a turn for so long, more are hired before anything is known.
+# When no worker has reported for this long, more threads start before anything is known.
 STUCK_MS = 10
 # What still runs then had its time when the partitions were taken away.
-JOIN_SECONDS = 2.0
+STOP_SECONDS = 2.0
+# SQLite has one writer: a second thread prepares its messages while the first commits.
+SQLITE_WRITERS = 2
 
-_log = logging.getLogger("headrace.handlers")
+
+class Workers(Protocol):
+    """Run a handler's messages."""
+
+    def start(self) -> None:
+        """Begin to take chunks."""
+
+    def wake(self) -> None:
+        """Take up what is ready now."""
+
+    def stop(self) -> None:
+        """Take no more chunks; wait for running messages, within a bound."""
 
 
-class Workers:
-    """A pool between `least` and `most` threads; it grows while messages wait and work waits."""
+def make_workers(
+    spec: HandlerSpec, scheduler: Scheduler, chunks: ChunkRunner, context: AppContext
+) -> Workers:
+    """Threads, or tasks for async handlers; a handler with a transaction is run by threads."""
+    in_threads = spec.wants_tx or spec.batch or spec.once == "transaction"
+    if spec.is_async and not in_threads:
+        return AsyncWorkers(scheduler, chunks, context.loop, spec.workers_max)
+    workers_min, workers_max = spec.workers_min, spec.workers_max
+    if spec.wants_tx and context.store is not None and context.store.kind == "sqlite":
+        workers_min = min(workers_min, SQLITE_WRITERS)
+        workers_max = min(workers_max, SQLITE_WRITERS)
+    return ThreadWorkers(scheduler, chunks, workers_min, workers_max)
 
-    def __init__(self, engine: Engine, least: int, most: int) -> None:
-        self._engine = engine
-        self._least = least
-        self._most = most
-        self._wanted = threading.Condition(engine.lock)
+
+class ThreadWorkers:
+    """A pool of threads; it grows while messages wait and handlers wait more than they compute."""
+
+    def __init__(
+        self, scheduler: Scheduler, chunks: ChunkRunner, threads_min: int, threads_max: int
+    ) -> None:
+        self._scheduler = scheduler
+        self._chunks = chunks
+        self._threads_min = threads_min
+        self._threads_max = threads_max
+        self._wanted = threading.Condition(scheduler.lock)
         self._threads: set[threading.Thread] = set()
         self._idle = 0
         self._has_timer = False
-        self._turned_ns = monotonic_ns()
+        self._reported_ns = monotonic_ns()
         self._runs = 0
 
     def start(self) -> None:
-        """Start the least number of threads."""
-        with self._engine.lock:
-            for _ in range(self._least):
-                self._hire()
+        """Start the minimum number of threads."""
+        with self._scheduler.lock:
+            for _ in range(self._threads_min):
+                self._add_thread()
 
-    def call(self) -> None:
-        """Wake a worker if something is ready; hire some when all seem to be stuck."""
-        with self._engine.lock:
-            if not self._engine.lanes.ready:
+    def wake(self) -> None:
+        """Wake a thread if something is ready; add some when all seem to be stuck."""
+        with self._scheduler.lock:
+            ready = self._scheduler.lanes.ready
+            if not ready:
                 return
-            self._call_one()
-            if not self._idle and monotonic_ns() - self._turned_ns > STUCK_MS * NS_PER_MS:
-                most = min(self._most - len(self._threads), len(self._threads))
-                for _ in range(min(most, self._engine.lanes.ready)):
-                    self._hire()
+            self._wake_one()
+            if not self._idle and monotonic_ns() - self._reported_ns > STUCK_MS * NS_PER_MS:
+                threads = len(self._threads)
+                for _ in range(min(self._threads_max - threads, threads, ready)):
+                    self._add_thread()
 
     def stop(self) -> None:
         """End the threads; one that is inside a handler ends after it."""
-        self._engine.stop()
-        with self._engine.lock:
+        self._scheduler.stop()
+        with self._scheduler.lock:
             self._wanted.notify_all()
             threads = list(self._threads)
-        deadline = monotonic() + JOIN_SECONDS
+        deadline = monotonic() + STOP_SECONDS
         for thread in threads:
             thread.join(max(0.0, deadline - monotonic()))
+
+    def run_one_chunk(self) -> bool:
+        """Run a chunk in the calling thread; False when nothing may run now."""
+        with self._scheduler.lock:
+            chunk = self._scheduler.next_chunk()
+        if chunk:
+            self._scheduler.settle(chunk, self._run(chunk))
+        return bool(chunk)
 
     def __len__(self) -> int:
         return len(self._threads)
 
-    @property
-    def busy(self) -> int:
-        """Threads at work."""
-        return len(self._threads) - self._idle
-
-    def _call_one(self) -> None:
+    def _wake_one(self) -> None:
+        threads = len(self._threads)
         if self._idle:
             self._wanted.notify()
-        elif len(self._threads) < self._least or (
-            len(self._threads) < self._most and self._engine.pace.has_use_for_more(self.busy)
+        elif threads < self._threads_min or (
+            threads < self._threads_max and self._scheduler.pace.has_use_for_more(threads)
         ):
-            self._hire()
+            self._add_thread()
 
-    def _hire(self) -> None:
-        name = f"{self._engine.spec.name}-{len(self._threads) + 1}"
+    def _add_thread(self) -> None:
+        name = f"{self._scheduler.spec.name}-{len(self._threads) + 1}"
         thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._threads.add(thread)
         thread.start()
 
     def _work(self) -> None:
-        engine = self._engine
+        scheduler = self._scheduler
         chunk: list[Item] = []
-        done = due_ms = 0
+        result = NOTHING_DONE
         while True:
-            with engine.lock:
-                self._turned_ns = monotonic_ns()
-                chunk = engine.turn(chunk, done, due_ms)
+            with scheduler.lock:
+                self._reported_ns = monotonic_ns()
+                chunk = scheduler.next_chunk(chunk, result)
                 while not chunk:
-                    if engine.stopping or not self._wait():
+                    if scheduler.stopping or not self._wait():
                         self._threads.discard(threading.current_thread())
                         return
-                    chunk = engine.turn([], 0, 0)
-                if engine.lanes.ready:
-                    self._call_one()
-            done, due_ms = self.run(chunk)
+                    chunk = scheduler.next_chunk()
+                if scheduler.lanes.ready:
+                    self._wake_one()
+            result = self._run(chunk)
 
-    def run(self, chunk: list[Item]) -> tuple[int, int]:
+    def _run(self, chunk: list[Item]) -> ChunkResult:
         """Run a chunk in this thread and learn from its time."""
-        pace = self._engine.pace
         self._runs += 1
-        if self._runs % CPU_EVERY != 1:
-            started_ns = monotonic_ns()
-            done, due_ms = self._engine.work(chunk)
-            pace.note(done, monotonic_ns() - started_ns)
-            return done, due_ms
-        started_ns, cpu_ns = monotonic_ns(), thread_time_ns()
-        done, due_ms = self._engine.work(chunk)
-        pace.note(done, monotonic_ns() - started_ns, thread_time_ns() - cpu_ns)
-        return done, due_ms
+        is_measured = self._runs % CPU_EVERY == 1
+        cpu_ns = thread_time_ns() if is_measured else 0
+        started_ns = monotonic_ns()
+        result = self._chunks.run(chunk)
+        ns = monotonic_ns() - started_ns
+        self._scheduler.pace.note(
+            result.done, ns, thread_time_ns() - cpu_ns if is_measured else None
+        )
+        return result
 
     def _wait(self) -> bool:
         """Wait for work; False when this thread is not needed any more."""
-        engine = self._engine
-        ready = engine.lanes.ready
-        # One of those that wait looks after the messages that wait for their next try.
-        due_ms = None if self._has_timer else engine.wake_locked()
-        if engine.lanes.ready > ready:
+        scheduler = self._scheduler
+        ready = scheduler.lanes.ready
+        # One idle thread keeps time for the messages that wait for their next try.
+        due_ms = None if self._has_timer else scheduler.wake_locked()
+        if scheduler.lanes.ready > ready:
             return True
         is_timer = due_ms is not None
         self._has_timer = self._has_timer or is_timer
         self._idle += 1
-        called = self._wanted.wait(IDLE_SECONDS if due_ms is None else due_ms / 1000)
+        is_woken = self._wanted.wait(IDLE_SECONDS if due_ms is None else due_ms / 1000)
         self._idle -= 1
         if is_timer:
             self._has_timer = False
-            engine.wake_locked()
-        return called or is_timer or len(self._threads) <= self._least
+            scheduler.wake_locked()
+        return is_woken or is_timer or len(self._threads) <= self._threads_min
+
+
+class AsyncWorkers:
+    """Up to `tasks_max` chunks at once on one event loop; tasks start as they are needed."""
+
+    def __init__(
+        self, scheduler: Scheduler, chunks: ChunkRunner, loop: LoopThread, tasks_max: int
+    ) -> None:
+        self._scheduler = scheduler
+        self._chunks = chunks
+        self._thread = loop
+        self._tasks_max = tasks_max
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._is_woken = False
+
+    def start(self) -> None:
+        """Do nothing: tasks begin with the first message."""
+
+    def wake(self) -> None:
+        """Give the loop a turn if something is ready."""
+        if self._scheduler.lanes.ready and not self._is_woken:
+            self._is_woken = True
+            self._thread.loop.call_soon_threadsafe(self._add_task)
+
+    def stop(self) -> None:
+        """Wait for the messages that are at work, within a bound."""
+        self._scheduler.stop()
+
+        async def ended() -> None:
+            if self._tasks:
+                await asyncio.wait(self._tasks, timeout=STOP_SECONDS)
+
+        self._thread.run(ended())
+
+    def _add_task(self) -> None:
+        """Start a task; runs on the loop."""
+        self._is_woken = False
+        if len(self._tasks) >= self._tasks_max:
+            return
+        with self._scheduler.lock:
+            chunk = self._scheduler.next_chunk()
+            more = bool(self._scheduler.lanes.ready)
+        if not chunk:
+            return
+        task = asyncio.get_running_loop().create_task(self._work(chunk))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        if more:
+            self._thread.loop.call_soon(self._add_task)
+
+    def _on_due(self) -> None:
+        self._scheduler.wake()
+        self._add_task()
+
+    async def _work(self, chunk: list[Item]) -> None:
+        scheduler = self._scheduler
+        while chunk:
+            started_ns = monotonic_ns()
+            result = await self._chunks.run_async(chunk)
+            scheduler.pace.note(result.done, monotonic_ns() - started_ns)
+            with scheduler.lock:
+                chunk = scheduler.next_chunk(chunk, result)
+                more = bool(scheduler.lanes.ready)
+                wait_ms = None if result.retry_at_ms is None else scheduler.wake_locked()
+            if wait_ms is not None:
+                asyncio.get_running_loop().call_later(wait_ms / 1000, self._on_due)
+            if more and len(self._tasks) < self._tasks_max:
+                self._add_task()

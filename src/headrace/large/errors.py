@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace.client.errors import RecordTooLarge
-from headrace.errors import Away, UndecodablePayload
+from headrace.errors import Unavailable, UndecodablePayload
 
 
 class LargeRefused(RecordTooLarge):
@@ -18,9 +18,9 @@ class ClaimMissing(LargeBroken):
     """The body of a claim check is gone, or this process looks in the wrong place."""
 
 
-class NoRoom(Away):
+class NoRoom(Unavailable):
     """Chunks cannot be kept until their message is whole: the disk is full, or not there."""
 
 
-class ClaimsAway(Away):
+class ClaimsAway(Unavailable):
     """The place where bodies lie cannot be reached now."""

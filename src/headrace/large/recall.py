@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from headrace.errors import Away
+from headrace.errors import Unavailable
 
 POLL_RECORDS = 100
 POLL_SECONDS = 0.5
@@ -17,7 +17,7 @@ STILL_SECONDS = 30.0
 _OF_A_MEMBER = ("group.instance.id", "group.protocol", "group.remote.assignor", "on_commit")
 
 
-class RecallFailed(Away):
+class RecallFailed(Unavailable):
     """Earlier chunks cannot be read now."""
 
 

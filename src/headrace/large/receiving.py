@@ -25,6 +25,7 @@ from headrace.protocol.partitions import TopicPartition
 
 if TYPE_CHECKING:
     from headrace.client.clock import Clock
+    from headrace.client.message import ConsumedRecord
     from headrace.large.claims import Claims
     from headrace.telemetry.alarms import Alarms
 
@@ -72,10 +73,10 @@ class LargeReceiver:
         self._clock = clock
         self._partitions: dict[TopicPartition, _Partition] = {}
         # What the last call could not end.
-        self._admitted: list[Any] = []
-        self._waiting: list[Any] = []
+        self._admitted: list[ConsumedRecord] = []
+        self._waiting: list[ConsumedRecord] = []
 
-    def admit(self, records: Sequence[Any]) -> list[Any]:
+    def admit(self, records: Sequence[ConsumedRecord]) -> list[ConsumedRecord]:
         """The records to hand on: ordinary ones, and messages that are whole with these.
 
         NoRoom if the disk is full, RecallFailed: the next call goes on where this one ended.
@@ -86,7 +87,7 @@ class LargeReceiver:
         try:
             for record in self._waiting:
                 headers = record.headers()
-                admitted = record
+                admitted: ConsumedRecord | None = record
                 if headers:
                     admitted = self._admit(record, kind_of(headers))
                 if admitted is not None:
@@ -108,7 +109,7 @@ class LargeReceiver:
             if (floor := partition.reassembly.floor) is not None
         }
 
-    def left(self) -> list[Any]:
+    def left(self) -> list[ConsumedRecord]:
         """What a call that failed has left for the next one, in order."""
         return [*self._admitted, *self._waiting]
 
@@ -133,13 +134,13 @@ class LargeReceiver:
         """Let go of everything."""
         self._partitions.clear()
 
-    def _note_places(self, records: Sequence[Any]) -> None:
+    def _note_places(self, records: Sequence[ConsumedRecord]) -> None:
         for record in records:
             partition = self._partitions.get((record.topic(), record.partition()))
             if partition is not None:
                 partition.next_offset = record.offset() + 1
 
-    def _admit(self, record: Any, kind: str | None) -> Any:
+    def _admit(self, record: ConsumedRecord, kind: str | None) -> ConsumedRecord | None:
         """What to hand on in place of a record, if anything."""
         if kind is None:
             return record
@@ -149,13 +150,13 @@ class LargeReceiver:
             return LargeRecord(record, self._claimed(record))
         return LargeRecord(record, self._broken(record, f"it is neither chunk nor claim: {kind}"))
 
-    def _chunk(self, record: Any) -> LargeRecord | None:
+    def _chunk(self, record: ConsumedRecord) -> LargeRecord | None:
         place = record.topic(), record.partition()
         partition = self._partitions.get(place)
         if partition is None:
             partition = self._partitions[place] = _Partition(self._limits)
         try:
-            chunk = read_chunk(record.headers())
+            chunk = read_chunk(record.headers() or ())
         except BadHeaders as problem:
             return LargeRecord(record, self._broken(record, str(problem)))
         was = partition.reassembly.get(chunk.id)
@@ -169,7 +170,9 @@ class LargeReceiver:
             partition.drop(chunk.id)
             raise
 
-    def _take(self, partition: _Partition, record: Any, chunk: Chunk) -> LargeRecord | None:
+    def _take(
+        self, partition: _Partition, record: ConsumedRecord, chunk: Chunk
+    ) -> LargeRecord | None:
         data = record.value() or b""
         is_intact = hashlib.sha256(data).digest() == chunk.digest
         was = partition.reassembly.get(chunk.id)
@@ -203,7 +206,9 @@ class LargeReceiver:
             partition.drop(chunk.id)
         return None
 
-    def _take_again(self, partition: _Partition, record: Any, chunk: Chunk) -> LargeRecord | None:
+    def _take_again(
+        self, partition: _Partition, record: ConsumedRecord, chunk: Chunk
+    ) -> LargeRecord | None:
         """Read earlier chunks once more, up to the record that made that necessary."""
         assert chunk.end is not None
         start, end = chunk.end.first_offset, record.offset()
@@ -223,7 +228,9 @@ class LargeReceiver:
                     return LargeRecord(record, whole.body, end, whole.first_offset)
         return None
 
-    def _too_far_back(self, partition: _Partition, record: Any, chunk: Chunk) -> LargeRecord:
+    def _too_far_back(
+        self, partition: _Partition, record: ConsumedRecord, chunk: Chunk
+    ) -> LargeRecord:
         """Give up before the group takes this reader for dead, and its successor does the same."""
         assert chunk.end is not None
         partition.reassembly.set_aside(chunk.id)
@@ -234,16 +241,16 @@ class LargeReceiver:
         )
         return LargeRecord(record, self._broken(record, reason))
 
-    def _claimed(self, record: Any) -> Body:
+    def _claimed(self, record: ConsumedRecord) -> Body:
         try:
-            claim = read_claim(record.headers(), record.value())
+            claim = read_claim(record.headers() or (), record.value())
         except BadHeaders as problem:
             return self._broken(record, str(problem))
         if claim.body_bytes > self._limits.bytes_max:
             return self._broken(record, f"it is larger than {self._limits.bytes_max} bytes")
         return ClaimedBody(claim, self._claims, self._limits.load_bytes_max)
 
-    def _broken(self, record: Any, reason: str) -> BrokenBody:
+    def _broken(self, record: ConsumedRecord, reason: str) -> BrokenBody:
         source = f"{record.topic()}/{record.partition()}/{record.offset()}"
         self._alarms.ring(
             "large-broken", f"the large message at {source} is broken: {reason}", source=source

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from headrace.errors import Away
+from headrace.errors import Unavailable
 from headrace.large.headers import CLAIM, record_kind
 
 BATCH_RECORDS = 1_000
@@ -17,7 +17,8 @@ STILL_SECONDS = 30.0
 def names_in(config: Mapping[str, Any], topic: str) -> set[str]:
     """The names of the bodies of all claim checks that a topic has now; reads all of it.
 
-    Records of open and of aborted transactions count too. Away if it cannot be read to its end.
+    Records of open and of aborted transactions count too. Raises Unavailable if the topic cannot be
+    read to its end.
     """
     from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 
@@ -47,7 +48,7 @@ def names_in(config: Mapping[str, Any], topic: str) -> set[str]:
                 elif error.code() == KafkaError._PARTITION_EOF:
                     unread.discard(record.partition())
             if time.monotonic() > until_s:
-                raise Away(f"{topic} cannot be read to its end")
+                raise Unavailable(f"{topic} cannot be read to its end")
         return names
     finally:
         consumer.close()

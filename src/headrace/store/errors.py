@@ -7,14 +7,14 @@ from typing import Any
 
 from sqlalchemy import exc
 
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, Unavailable
 
 
 class StoreError(HeadraceError):
     """Something is wrong with the store or its use, with a hint."""
 
 
-class StoreUnavailable(StoreError):
+class StoreUnavailable(StoreError, Unavailable):
     """The database cannot do it now; nothing was committed: pause, and try the same again.
 
     One exception: a connection lost during COMMIT leaves open whether it happened. Trying the
@@ -26,7 +26,7 @@ class TransactionBroken(StoreError):
     """The database has given up the transaction inside the `with` block; nothing was committed."""
 
 
-class Fenced(StoreError):
+class Fenced(StoreError, Unavailable):
     """A newer owner has taken over; what this one still wanted to write was rolled back."""
 
 

@@ -21,7 +21,7 @@ from headrace.timing.durations import duration_ms
 
 if TYPE_CHECKING:
     from headrace.handlers.app import App
-    from headrace.handlers.engine import Engine
+    from headrace.handlers.scheduler import Scheduler
     from headrace.store import Store
     from headrace.store.dead_letters import Letter
     from headrace.store.retries import ParkedMessage
@@ -273,7 +273,7 @@ class RunningApp:
         work = [
             f"{runner.spec.name} runs messages"
             for runner in self.app.runners
-            if runner.engine is None or self._is_busy(runner.engine)
+            if runner.scheduler is None or self._is_busy(runner.scheduler)
         ]
         if self._services is not None:
             work += self._services.work()
@@ -290,19 +290,19 @@ class RunningApp:
                     work.append(f"{name} has spilled messages")
         return work
 
-    def _is_busy(self, engine: Engine) -> bool:
-        with engine.lock:
-            engine.lanes.wake(self.clock.monotonic_ms())
-            return bool(engine.lanes.busy or engine.lanes.ready)
+    def _is_busy(self, scheduler: Scheduler) -> bool:
+        with scheduler.lock:
+            scheduler.lanes.wake(self.clock.monotonic_ms())
+            return bool(scheduler.lanes.busy or scheduler.lanes.ready)
 
     def _in_place_ms(self) -> list[int]:
         """How far off the next tries in place are."""
         now_ms = self.clock.monotonic_ms()
         due_ms = []
         for runner in self.app.runners:
-            if runner.engine is not None:
-                with runner.engine.lock:
-                    due_ms.append(runner.engine.lanes.wake(now_ms))
+            if runner.scheduler is not None:
+                with runner.scheduler.lock:
+                    due_ms.append(runner.scheduler.lanes.wake(now_ms))
         return [at_ms - now_ms for at_ms in due_ms if at_ms is not None]
 
     def _until_due_ms(self) -> int:

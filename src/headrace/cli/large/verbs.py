@@ -88,7 +88,7 @@ def gc(
 
     With a store, also those of messages put away there.
     """
-    from headrace.errors import Away
+    from headrace.errors import Unavailable
     from headrace.large.garbage import find_garbage
     from headrace.large.scan import names_in
     from headrace.large.topic_facts import AskTopics
@@ -107,7 +107,7 @@ def gc(
                 grace_ms,
                 (lambda topic: names_in(config, topic)) if scan else None,
             )
-        except Away as problem:
+        except Unavailable as problem:
             raise CliError(str(problem)) from None
         _finish(opened, found, dry_run)
     if found.timeless and not scan:

@@ -1,4 +1,4 @@
-"""The engine with real worker threads, and records and failures made by hand."""
+"""The scheduler with real worker threads, and records and failures made by hand."""
 
 from __future__ import annotations
 
@@ -8,49 +8,19 @@ from collections import Counter, defaultdict
 from typing import Any
 
 import pytest
+from tests.handlers.records import FakeRecord
 from tests.waiting import wait_until
 
 from headrace.client.message import Message
-from headrace.errors import Away
+from headrace.errors import Unavailable
+from headrace.handlers.chunks import ChunkRunner
 from headrace.handlers.context import AppContext
-from headrace.handlers.engine import Engine
 from headrace.handlers.execution import Execution
 from headrace.handlers.lanes import Track
-from headrace.handlers.pace import Pace
 from headrace.handlers.policies import Again, DeadLetter, Step
+from headrace.handlers.scheduler import Pace, Scheduler
 from headrace.handlers.spec import make_spec
-from headrace.handlers.workers import Workers
-
-
-class FakeRecord:
-    """A record as confluent-kafka has it."""
-
-    def __init__(self, partition: int, offset: int, key: bytes | None) -> None:
-        self._partition, self._offset, self._key = partition, offset, key
-
-    def topic(self) -> str:
-        return "t"
-
-    def partition(self) -> int:
-        return self._partition
-
-    def offset(self) -> int:
-        return self._offset
-
-    def key(self) -> bytes | None:
-        return self._key
-
-    def value(self) -> bytes:
-        return b"%d" % self._offset
-
-    def headers(self) -> None:
-        return None
-
-    def timestamp(self) -> tuple[int, int]:
-        return 1, 0
-
-    def __len__(self) -> int:
-        return 4
+from headrace.handlers.workers import ThreadWorkers
 
 
 class FakeFailures:
@@ -70,15 +40,16 @@ class FakeFailures:
 
 
 class Stage:
-    """An engine at work on some partitions."""
+    """A scheduler and its workers, at work on some partitions."""
 
     def __init__(self, function: Any, workers: int, **options: Any) -> None:
         spec = make_spec(function, ["t"], **options)
         context = AppContext(bootstrap="nowhere:1")
         self.failures = FakeFailures()
         failures: Any = self.failures
-        self.engine = Engine(Execution(spec, context), failures, context)
-        self.workers = Workers(self.engine, 1, workers)
+        self.scheduler = Scheduler(spec, context)
+        chunks = ChunkRunner(Execution(spec, context), failures, self.scheduler)
+        self.workers = ThreadWorkers(self.scheduler, chunks, 1, workers)
         self.tracks = [Track("t", partition) for partition in range(3)]
         self.workers.start()
 
@@ -89,11 +60,11 @@ class Stage:
                 FakeRecord(track.partition, offset, b"%d" % (offset % keys))
                 for offset in range(first, first + count)
             ]
-            self.engine.add({track: records})
-            self.workers.call()
+            self.scheduler.add({track: records})
+            self.workers.wake()
 
     def finish(self) -> None:
-        wait_until(lambda: self.engine.lanes.messages == 0, "everything is done")
+        wait_until(lambda: self.scheduler.lanes.messages == 0, "everything is done")
         self.workers.stop()
 
 
@@ -134,7 +105,7 @@ def test_a_handler_that_waits_gets_more_threads() -> None:
 
     stage = Stage(waits, 12, order="none")
     stage.add(200, keys=1)
-    wait_until(lambda: len(stage.workers) == 12, "hired")
+    wait_until(lambda: len(stage.workers) == 12, "12 threads")
     stage.finish()
 
 
@@ -148,16 +119,16 @@ def test_a_handler_that_is_stuck_from_the_start_gets_more_threads() -> None:
     stage.add(8, keys=1)
 
     def is_full() -> bool:
-        stage.workers.call()
+        stage.workers.wake()
         return len(stage.workers) == 8
 
-    wait_until(is_full, "hired before anything has ended")
+    wait_until(is_full, "started before anything has ended")
     go_on.set()
     stage.finish()
 
 
 def test_more_threads_are_no_use_for_what_computes() -> None:
-    pace = Pace(target_ms=2, most=500)
+    pace = Pace(target_ms=2, messages_max=500)
     assert not pace.has_use_for_more(1), "nothing is known yet"
     pace.note(10, ns=10_000, cpu_ns=9_000)
     assert not pace.has_use_for_more(1)
@@ -176,7 +147,7 @@ def test_while_something_is_away_everything_waits_and_no_attempt_is_counted() ->
     def work(number: int, message: Message) -> None:
         if is_away.is_set():
             asked.set()
-            raise Away("the table is not ready")
+            raise Unavailable("the table is not ready")
         assert message.attempt == 1
         seen.append(number)
 
@@ -201,18 +172,18 @@ def test_closing_waits_for_what_runs_and_drops_what_waits() -> None:
     stage = Stage(work, 1, order="partition")
     stage.add(50, keys=1)
     assert begun.wait(10)
-    assert not stage.engine.close(stage.tracks, 1)
+    assert not stage.scheduler.close(stage.tracks, 1)
     go_on.set()
-    assert stage.engine.close(stage.tracks, 10_000)
+    assert stage.scheduler.close(stage.tracks, 10_000)
     assert len(seen) < 50
-    assert stage.engine.lanes.messages == 0
+    assert stage.scheduler.lanes.messages == 0
     safe = [track.progress.safe_offset() for track in stage.tracks]
     assert sum(max(offset, 0) for offset in safe) == len(seen)
     stage.workers.stop()
 
 
 def test_a_chunk_is_as_long_as_its_time_allows() -> None:
-    pace = Pace(target_ms=2, most=500)
+    pace = Pace(target_ms=2, messages_max=500)
     assert pace.chunk == 1
     for _ in range(60):
         pace.note(100, 100 * 4_000)
