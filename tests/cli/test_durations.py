@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.cli.common.durations import parse_duration_ms, parse_time_ms, show_duration, show_time
+from headrace.cli.common.durations import parse_duration_ms, show_duration
 from headrace.cli.common.errors import CliError
+from headrace.client.times import parse_time_ms, show_time
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from tests.cli.members import Member
 from tests.cli.places import commit, committed, fill
 from tests.cli.tool import Headrace
 
-from headrace.cli.group.names import find_groups
-from headrace.cli.group.rebalancing import Rebalance
+from headrace.client.admin.groups import find_groups
+from headrace.client.admin.rebalance import Rebalance
 from headrace.client.wire.cluster import Cluster, CoordinatorOf
 from headrace.client.wire.connection import Wire
 from headrace.client.wire.security import Security

@@ -62,7 +62,7 @@ def test_the_plan_says_old_new_change_and_what_was_held_back(headrace: Headrace,
     assert rows == [
         row(0, 4, 7, 3, 3, ""),
         row(1, 6, 6, 0, 0, "9 is after the end"),
-        row(2, None, None, None, None, "no place to shift from"),
+        row(2, None, None, None, None, "no offset to shift from"),
     ]
     text = headrace("group", "seek", "shop", "--to", "-300").stdout
     assert "-293 is before the start" in text
@@ -138,7 +138,7 @@ def test_places_in_a_deleted_topic_are_left_alone(headrace: Headrace, shop: str)
 
 def test_what_cannot_be_is_refused_with_a_hint(headrace: Headrace, shop: str) -> None:
     for arguments, message in {
-        ("--to", "sometime"): "it is earliest, latest",
+        ("--to", "sometime"): "use earliest, latest",
         ("--to", "earliest", "-t", "order"): "did you mean orders?",
         ("--to", "earliest", "-t", "orders:7"): "it has orders:0-2",
         ("--to", "earliest", "-t", "orders:x"): "orders:0,2-4",

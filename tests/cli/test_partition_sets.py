@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from headrace.cli.common.errors import CliError
-from headrace.cli.common.partition_sets import parse_partitions, show_partitions
+from headrace.cli.common.partition_sets import parse_partitions
+from headrace.client.admin.partition_sets import show_partitions
 
 
 @pytest.mark.parametrize(

@@ -134,7 +134,7 @@ def test_what_cannot_be_is_refused_with_a_hint(headrace: Headrace, orders: str) 
         ("abort", "nobody"): "there is no transactional id 'nobody'",
         ("describe", "nobody"): "headrace txn list",
         ("abort", "-t", "x", "-p", "0", "--start-offset", "0"): "there is no partition x:0",
-        ("abort", "-t", "orders", "-p", "0", "--start-offset", "0"): "none is open",
+        ("abort", "-t", "orders", "-p", "0", "--start-offset", "0"): "no transaction is open there",
         ("hanging", "--topic", "x"): "there is no topic 'x'",
         ("hanging", "--longer-than", "15"): "is not a duration",
     }.items():

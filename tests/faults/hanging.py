@@ -11,8 +11,7 @@ from __future__ import annotations
 import time
 
 from headrace.cli.common.cluster import open_cluster
-from headrace.cli.txn.aborting import find_producer, write_marker
-from headrace.cli.txn.hanging import find_hanging
+from headrace.client.admin.aborts import find_hanging, find_producer, write_marker
 
 # Longer than any transaction of the services may be open.
 AGE_MS = 30_000
@@ -23,6 +22,6 @@ def end_hanging(bootstrap: str) -> int:
     with open_cluster(bootstrap, None) as cluster:
         rows = find_hanging(cluster, {}, round(time.time() * 1000) - AGE_MS)
         for row in rows:
-            key = str(row["topic"]), int(str(row["partition"]))
-            write_marker(cluster, key, find_producer(cluster, key, int(str(row["start"]))))
+            key = (row.topic, row.partition)
+            write_marker(cluster, key, find_producer(cluster, key, row.start))
     return len(rows)

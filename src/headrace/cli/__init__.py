@@ -1,10 +1,15 @@
-"""The command line tool: one verb per file, each parses, calls and prints."""
+"""The command line tool: a folder for each noun; a verb parses, calls and prints.
+
+`app.py` lists the verbs; `common/` has the options and listings that they share. Errors of every
+room are printed here, in one format.
+"""
 
 from __future__ import annotations
 
 import sys
 
-from headrace.cli.common.errors import CliError
+from headrace.cli.common.errors import error_text
+from headrace.errors import HeadraceError
 
 
 def main() -> None:
@@ -23,8 +28,8 @@ def run_command(arguments: list[str]) -> int:
         from headrace.cli.app import command
 
         return int(command()(args=arguments, prog_name="headrace", standalone_mode=True) or 0)
-    except CliError as error:
-        print(error.text(), file=sys.stderr)
-        return error.exit_code
+    except HeadraceError as error:
+        print(error_text(error), file=sys.stderr)
+        return getattr(error, "exit_code", 1)
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else int(bool(stop.code))

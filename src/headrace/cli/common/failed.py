@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -50,12 +49,6 @@ def choose(
             2,
         )
     return Chosen(tuple(ids or ()), fingerprint, handler, topic)
-
-
-def confirm(question: str, yes: bool) -> None:
-    """Ask a person at a terminal; a script is taken at its word."""
-    if sys.stdin.isatty() and not yes:
-        typer.confirm(question, abort=True)
 
 
 def message_details(handler: str, message: Message, failure: Failure) -> dict[str, Any]:

@@ -1,15 +1,14 @@
-"""Partitions in one word: `orders:0-2,5`, and `orders` for all of them."""
+"""Options that select partitions: `orders:0-2,5`, and `orders` for all of them."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from headrace.cli.common.errors import CliError
+from headrace.client.admin.partition_sets import Selection
 
 _FORM = re.compile(r"(?P<topic>[^:]+)(:(?P<numbers>\d+(-\d+)?(,\d+(-\d+)?)*))?")
-Selection = Mapping[str, list[int] | None]
-"""Partitions by topic; None for all of them."""
 
 # A typing error such as 0-99999999 shall not fill the memory.
 PARTITIONS_MAX = 1_000_000
@@ -39,23 +38,3 @@ def parse_partitions(text: str, option: str) -> tuple[str, list[int] | None]:
             raise CliError(f"{option} {text!r} has no partitions {part!r}", exit_code=2)
         numbers.update(span)
     return form["topic"], sorted(numbers)
-
-
-def is_selected(topic: str, partition: int, selection: Selection) -> bool:
-    """Whether a partition is among those of a selection."""
-    if topic not in selection:
-        return False
-    partitions = selection[topic]
-    return partitions is None or partition in partitions
-
-
-def show_partitions(topic: str, partitions: Iterable[int]) -> str:
-    """The word for some partitions of a topic."""
-    spans: list[list[int]] = []
-    for number in sorted(partitions):
-        if spans and number == spans[-1][1] + 1:
-            spans[-1][1] = number
-        else:
-            spans.append([number, number])
-    shown = (f"{first}" if first == last else f"{first}-{last}" for first, last in spans)
-    return f"{topic}:{','.join(shown)}"

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headrace.cli.common.connection import BootstrapOption, PropertyOption, client_settings
-from headrace.cli.common.durations import parse_duration_ms, parse_time_ms, show_duration, show_time
+from headrace.cli.common.durations import parse_duration_ms, show_duration
 from headrace.cli.common.errors import CliError
 from headrace.cli.common.failed import as_text
 from headrace.cli.common.output import Output, OutputOption, show_json, show_rows
+from headrace.client.times import parse_time_ms, show_time
 
 if TYPE_CHECKING:
     from headrace.client.producer import Producer

@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headrace.cli.common.arguments import YesOption
+from headrace.cli.common.arguments import YesOption, confirm
 from headrace.cli.common.connection import (
     BootstrapOption,
     PropertyOption,
     check_reachable,
     client_errors,
 )
-from headrace.cli.common.durations import show_time
 from headrace.cli.common.errors import CliError
 from headrace.cli.common.failed import (
     AllOption,
@@ -24,12 +23,12 @@ from headrace.cli.common.failed import (
     LimitOption,
     TopicOption,
     choose,
-    confirm,
     message_details,
 )
 from headrace.cli.common.output import Output, OutputOption, show_json, show_rows
 from headrace.cli.common.pairs import parse_pairs
 from headrace.cli.common.stores import StoreOption, open_cli_store
+from headrace.client.times import show_time
 
 if TYPE_CHECKING:
     from headrace.store import Store

@@ -1,13 +1,12 @@
-"""`headrace group delete`: forget groups, or what they have read of a topic."""
+"""`headrace group delete`: delete groups, or their offsets of a topic."""
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import typer
 
-from headrace.cli.common.arguments import GroupsArgument, YesOption
+from headrace.cli.common.arguments import GroupsArgument, YesOption, confirm
 from headrace.cli.common.cluster import open_cluster
 from headrace.cli.common.connection import BootstrapOption, PropertyOption
 from headrace.cli.common.partition_sets import parse_selection
@@ -22,23 +21,21 @@ def delete(
             "--topic",
             "-t",
             metavar="TOPIC[:PARTITIONS]",
-            help="Forget only the offsets of this topic; may be repeated.",
+            help="Delete only the offsets of this topic; may be repeated.",
         ),
     ] = None,
     yes: YesOption = False,
     bootstrap: BootstrapOption,
     properties: PropertyOption = None,
 ) -> None:
-    """Delete groups that have no members, or their offsets of a topic that nobody there reads."""
-    from headrace.cli.group.deleting import delete_group, delete_offsets
-    from headrace.cli.group.names import find_groups
+    """Delete groups that have no members, or their offsets of topics that no member reads."""
+    from headrace.client.admin.groups import delete_group, delete_offsets, find_groups
 
     selection = parse_selection(topic, "--topic")
     with open_cluster(bootstrap, properties) as cluster:
         find_groups(cluster, names)
-    if sys.stdin.isatty() and not yes:
-        part = f"the offsets of {', '.join(topic)} in " if topic else ""
-        typer.confirm(f"Delete {part}{', '.join(names)}?", abort=True)
+    part = f"the offsets of {', '.join(topic)} in " if topic else ""
+    confirm(f"Delete {part}{', '.join(names)}?", yes)
     for name in names:
         with open_cluster(bootstrap, properties) as cluster:
             if selection:

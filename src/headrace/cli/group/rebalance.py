@@ -1,4 +1,4 @@
-"""`headrace group rebalance`: make a group share out its partitions anew."""
+"""`headrace group rebalance`: make a group assign its partitions again."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def rebalance(
         list[str] | None,
         typer.Option(
             metavar="MEMBER",
-            help="Take out this member, by member id or instance id; may be repeated.",
+            help="Remove this member, by member id or instance id; may be repeated.",
         ),
     ] = None,
     timeout: Annotated[
@@ -29,9 +29,9 @@ def rebalance(
     bootstrap: BootstrapOption,
     properties: PropertyOption = None,
 ) -> None:
-    """Make the members of a group share out its partitions anew, and wait until they have."""
-    from headrace.cli.group.names import find_groups
-    from headrace.cli.group.rebalancing import Rebalance
+    """Make a group assign its partitions to its members again, and wait until it has."""
+    from headrace.client.admin.groups import find_groups
+    from headrace.client.admin.rebalance import Rebalance
 
     seconds_max = parse_duration_ms(timeout, "--timeout") / 1000
     began = time.monotonic()

@@ -19,7 +19,6 @@ from headrace.cli.common.connection import (
 from headrace.cli.common.errors import CliError
 from headrace.cli.common.output import Output, OutputOption, show_rows
 from headrace.cli.common.partition_sets import parse_selection
-from headrace.cli.group.seek_target import parse_target
 
 PLAN_COLUMNS = ("topic", "partition", "from", "to", "change", "lag", "note")
 
@@ -30,7 +29,7 @@ def seek(
     to: Annotated[
         str,
         typer.Option(
-            metavar="PLACE",
+            metavar="POSITION",
             help="earliest, latest, current, N, +N or -N (shift), -15m (that long ago), "
             "2024-05-01T12:00Z (UTC if no zone is given), @MS, file:PATH, group:NAME.",
             show_default=False,
@@ -47,13 +46,13 @@ def seek(
         ),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", "-n", help="Show what would be done, and do nothing.")
+        bool, typer.Option("--dry-run", "-n", help="Show what would be done, without doing it.")
     ] = False,
-    new: Annotated[bool, typer.Option("--new", help="Make the group if it is not there.")] = False,
+    new: Annotated[bool, typer.Option("--new", help="Create the group if it is missing.")] = False,
     export: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Write the places to FILE, for --to file:FILE; CSV or .json."
+            metavar="FILE", help="Write the offsets to FILE, for --to file:FILE; CSV or .json."
         ),
     ] = None,
     output: OutputOption = Output.table,
@@ -61,34 +60,38 @@ def seek(
     properties: PropertyOption = None,
 ) -> None:
     """Move a group that has no members to other offsets."""
-    from headrace.cli.group import seek_plan
-    from headrace.cli.group.names import no_group
-    from headrace.cli.group.seek_files import write_places
-    from headrace.client.admin.groups import MARKERS, list_groups
+    from headrace.client.admin import seek as seeking
+    from headrace.client.admin.errors import AdminError
+    from headrace.client.admin.groups import MARKERS, list_groups, no_group
+    from headrace.client.admin.offset_files import write_offsets
+    from headrace.client.admin.seek_target import parse_target
 
     if name.startswith(MARKERS):
         raise CliError(
-            f"{name} reads nothing: its offset is the number of the batch that a query wrote last",
-            "a query whose marker is moved loses rows, or writes them twice",
+            f"{name} is a marker: its offset is the number of the batch that a query wrote last",
+            "leave it alone: a query whose marker moves loses rows or writes them twice",
         )
-    target = parse_target(to, round(time.time() * 1000))
+    try:
+        target = parse_target(to, round(time.time() * 1000))
+    except AdminError as problem:
+        raise CliError(f"--to {problem.message}", problem.hint, 2) from None
     selection = parse_selection(topic, "--topic")
     admin = admin_client(bootstrap, properties)
     with open_cluster(bootstrap, properties) as cluster, client_errors(bootstrap):
         listed = {row.group: row for row in list_groups(cluster)}
         if name not in listed and not new:
             missing = no_group(name, listed)
-            raise CliError(missing.message, f"{missing.hint}; --new makes a group")
-        plan = seek_plan.make_plan(admin, cluster, name, target, selection)
+            raise CliError(missing.message, f"{missing.hint}; --new creates a group")
+        plan = seeking.make_plan(admin, cluster, name, target, selection)
         if not plan:
-            raise CliError(f"group {name!r} has no offsets", "say which topic with --topic TOPIC")
+            raise CliError(f"group {name!r} has no offsets", "name its topics: --topic TOPIC")
         if export is not None:
-            write_places(export, seek_plan.places(plan))
+            write_offsets(export, seeking.offsets(plan))
         if not dry_run:
             if name in listed and listed[name].has_members:
-                raise seek_plan.has_members(name)
-            seek_plan.carry_out(cluster, name, plan)
+                raise seeking.has_members(name)
+            seeking.apply_plan(cluster, name, plan)
     show_rows([move.row() for move in plan], PLAN_COLUMNS, output)
     if output is Output.table:
         done = "would move" if dry_run else "moved"
-        print(f"{done} {name} in {len(seek_plan.changes(plan))} of {len(plan)} partitions")
+        print(f"{done} {name} in {len(seeking.changes(plan))} of {len(plan)} partitions")

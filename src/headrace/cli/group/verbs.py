@@ -11,10 +11,10 @@ from headrace.cli.common.arguments import GroupsArgument
 from headrace.cli.common.cluster import open_cluster
 from headrace.cli.common.connection import BootstrapOption, PropertyOption
 from headrace.cli.common.output import Output, OutputOption, show_json, show_rows
-from headrace.cli.common.partition_sets import show_partitions
 from headrace.cli.group import delete as group_delete
 from headrace.cli.group import rebalance as group_rebalance
 from headrace.cli.group import seek as group_seek
+from headrace.client.admin.partition_sets import show_partitions
 
 MEMBER_COLUMNS = ("member", "client", "host", "instance", "partitions")
 PARTITION_COLUMNS = ("topic", "partition", "committed", "end", "lag", "member")
@@ -96,7 +96,7 @@ def describe(
 ) -> None:
     """Show the state, the members, and the offsets and lag of groups."""
     from headrace.cli.group.details import read_groups
-    from headrace.cli.group.names import find_groups
+    from headrace.client.admin.groups import find_groups
 
     with open_cluster(bootstrap, properties) as cluster:
         details = read_groups(cluster, find_groups(cluster, names), behind=behind)

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headrace.cli.common.arguments import YesOption
+from headrace.cli.common.arguments import YesOption, confirm
 from headrace.cli.common.connection import BootstrapOption, PropertyOption, client_settings
-from headrace.cli.common.durations import parse_duration_ms, show_duration, show_time
+from headrace.cli.common.durations import parse_duration_ms, show_duration
 from headrace.cli.common.errors import CliError
-from headrace.cli.common.failed import as_text, confirm
+from headrace.cli.common.failed import as_text
 from headrace.cli.common.output import Output, OutputOption, show_json, show_rows
+from headrace.client.times import show_time
 
 if TYPE_CHECKING:
     from headrace.ledger.half.known import KnownHalf

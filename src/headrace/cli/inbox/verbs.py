@@ -7,10 +7,11 @@ from typing import Annotated
 
 import typer
 
-from headrace.cli.common.durations import parse_duration_ms, show_time
+from headrace.cli.common.durations import parse_duration_ms
 from headrace.cli.common.errors import CliError
 from headrace.cli.common.output import Output, OutputOption, show_rows
 from headrace.cli.common.stores import StoreOption, open_cli_store
+from headrace.client.times import show_time
 
 app = typer.Typer(help="Look up consumed messages, and forget old ones.", no_args_is_help=True)
 

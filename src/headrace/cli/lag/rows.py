@@ -10,8 +10,7 @@ from typing import Any
 from headrace.cli.common.durations import show_duration
 from headrace.cli.common.output import Output, show_json, show_rows
 from headrace.cli.common.stores import open_cli_store
-from headrace.cli.group.names import no_group
-from headrace.client.admin.groups import GroupRow, list_groups
+from headrace.client.admin.groups import GroupRow, list_groups, no_group
 from headrace.client.wire.cluster import Cluster
 from headrace.lag.findings import Finding
 from headrace.lag.notices import partition_document

@@ -118,9 +118,8 @@ def explain(
     properties: PropertyOption = None,
 ) -> None:
     """Say why a group is behind, with the evidence and what helps."""
-    from headrace.cli.group.names import no_group
     from headrace.cli.lag import rows as lag_rows
-    from headrace.client.admin.groups import list_groups
+    from headrace.client.admin.groups import list_groups, no_group
     from headrace.client.clock import SystemClock
     from headrace.config import environment
     from headrace.lag.causes import explain as find_causes

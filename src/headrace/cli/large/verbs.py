@@ -15,11 +15,12 @@ from headrace.cli.common.connection import (
     client_config,
     client_errors,
 )
-from headrace.cli.common.durations import parse_duration_ms, show_time
+from headrace.cli.common.durations import parse_duration_ms
 from headrace.cli.common.errors import CliError
 from headrace.cli.common.failed import DryRunOption
 from headrace.cli.common.output import Output, OutputOption, show_rows
 from headrace.cli.common.stores import StoreOption, open_cli_store
+from headrace.client.times import show_time
 from headrace.config import environment
 
 if TYPE_CHECKING:

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headrace.cli.common.durations import parse_duration_ms, show_time
+from headrace.cli.common.durations import parse_duration_ms
 from headrace.cli.common.errors import CliError
 from headrace.cli.common.output import Output, OutputOption, show_json, show_rows
 from headrace.cli.common.stores import StoreOption, open_cli_store
 from headrace.cli.outbox import relay as outbox_relay
+from headrace.client.times import show_time
 
 if TYPE_CHECKING:
     from headrace.store.outbox import OutboxRow

@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from headrace.cli.common.connection import BootstrapOption, PropertyOption
-from headrace.cli.common.durations import show_time
 from headrace.cli.common.errors import CliError
 from headrace.cli.common.output import Output, OutputOption, show_json, show_rows
 from headrace.cli.pipeline import replays as pipeline_replays
@@ -22,6 +21,7 @@ from headrace.cli.pipeline.options import (
     TargetArgument,
 )
 from headrace.cli.pipeline.running import RunOptions, load_pipelines, run_pipeline
+from headrace.client.times import show_time
 
 app = typer.Typer(
     help="Run pipelines on Spark, look after them, and replay them beside their old output.",

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from headrace.cli.common.arguments import YesOption
-from headrace.cli.common.durations import show_time
+from headrace.cli.common.arguments import YesOption, confirm
 from headrace.cli.common.errors import CliError
 from headrace.cli.common.failed import (
     AllOption,
@@ -19,11 +18,11 @@ from headrace.cli.common.failed import (
     LimitOption,
     TopicOption,
     choose,
-    confirm,
     message_details,
 )
 from headrace.cli.common.output import Output, OutputOption, show_json, show_rows
 from headrace.cli.common.stores import StoreOption, open_cli_store
+from headrace.client.times import show_time
 
 if TYPE_CHECKING:
     from headrace.store import Store

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import typer
 
-from headrace.cli.common.arguments import YesOption
+from headrace.cli.common.arguments import YesOption, confirm
 from headrace.cli.common.cluster import open_cluster
 from headrace.cli.common.connection import BootstrapOption, PropertyOption
 from headrace.cli.common.errors import CliError
@@ -32,21 +31,21 @@ def abort(
     properties: PropertyOption = None,
 ) -> None:
     """Abort a transaction by its id and fence its producer, or a hanging one where it hangs."""
-    from headrace.cli.txn.aborting import (
+    from headrace.client.admin.aborts import (
         check_hanging,
         check_open,
         fence,
         find_producer,
         write_marker,
     )
-    from headrace.cli.txn.transactions import describe_transaction
+    from headrace.client.admin.transactions import describe_transaction
 
     place = (topic, partition, start_offset)
     if name is not None and place == (None, None, None):
         with open_cluster(bootstrap, properties) as cluster:
             found = describe_transaction(cluster, name)
             check_open(found)
-            _confirm(f"Abort {name} and fence its producer?", yes)
+            confirm(f"Abort {name} and fence its producer?", yes)
             epoch = fence(cluster, found)
         print(f"aborted {name}: producer {found.producer} is fenced by epoch {epoch}")
     elif name is None and topic and partition is not None and start_offset is not None:
@@ -54,17 +53,12 @@ def abort(
         with open_cluster(bootstrap, properties) as cluster:
             producer = find_producer(cluster, key, start_offset)
             check_hanging(cluster, key, producer)
-            _confirm(f"Abort the transaction at {topic}:{partition} offset {start_offset}?", yes)
+            confirm(f"Abort the transaction at {topic}:{partition} offset {start_offset}?", yes)
             write_marker(cluster, key, producer)
         print(f"aborted the transaction of producer {producer.producer_id} in {topic}:{partition}")
     else:
         raise CliError(
-            "say which transaction",
-            "either TRANSACTIONAL_ID, or --topic, --partition and --start-offset together",
+            "which transaction is not clear",
+            "give either TRANSACTIONAL_ID, or --topic, --partition and --start-offset together",
             2,
         )
-
-
-def _confirm(question: str, yes: bool) -> None:
-    if sys.stdin.isatty() and not yes:
-        typer.confirm(question, abort=True)

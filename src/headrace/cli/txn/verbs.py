@@ -10,13 +10,14 @@ import typer
 
 from headrace.cli.common.cluster import open_cluster
 from headrace.cli.common.connection import BootstrapOption, PropertyOption
-from headrace.cli.common.durations import parse_duration_ms, show_duration, show_time
+from headrace.cli.common.durations import parse_duration_ms, show_duration
 from headrace.cli.common.output import Output, OutputOption, show_json, show_rows
 from headrace.cli.common.partition_sets import parse_selection
 from headrace.cli.txn import abort as txn_abort
+from headrace.client.times import show_time
 
 if TYPE_CHECKING:
-    from headrace.cli.txn.transactions import Transaction
+    from headrace.client.admin.transactions import Transaction
 
 app = typer.Typer(
     help="List, describe and abort transactions, and find those that hang.", no_args_is_help=True
@@ -61,7 +62,7 @@ def list_transactions(
     properties: PropertyOption = None,
 ) -> None:
     """List transactional ids with their transactions."""
-    from headrace.cli.txn import transactions
+    from headrace.client.admin import transactions
 
     at_least_ms = parse_duration_ms(longer_than, "--longer-than") if longer_than else None
     with open_cluster(bootstrap, properties) as cluster:
@@ -100,7 +101,7 @@ def describe(
     properties: PropertyOption = None,
 ) -> None:
     """Show the state, the producer and the partitions of transactions."""
-    from headrace.cli.txn.transactions import describe_transaction, read_producers
+    from headrace.client.admin.transactions import describe_transaction, read_producers
 
     with open_cluster(bootstrap, properties) as cluster:
         found = [describe_transaction(cluster, name) for name in names]
@@ -183,12 +184,13 @@ def hanging(
     properties: PropertyOption = None,
 ) -> None:
     """Find transactions that are open in a partition and that no coordinator knows any more."""
-    from headrace.cli.txn.hanging import find_hanging
+    from headrace.client.admin.aborts import find_hanging
 
     before_ms = round(time.time() * 1000) - parse_duration_ms(longer_than, "--longer-than")
     selection = parse_selection(topic, "--topic")
     with open_cluster(bootstrap, properties) as cluster:
-        rows = find_hanging(cluster, selection, before_ms)
+        found = find_hanging(cluster, selection, before_ms)
+    rows = [{**row._asdict(), "last": show_time(row.last_ms)} for row in found]
     show_rows(rows, HANGING_COLUMNS, output)
     if rows and output is Output.table:
         first = rows[0]

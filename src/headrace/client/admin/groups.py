@@ -1,16 +1,20 @@
-"""The groups of a cluster, and how far each has read, asked directly of their coordinators.
+"""Groups and their committed offsets, read, committed and deleted at their coordinators.
 
-Committed offsets go over our own wire: the library neither waits for a coordinator that is on the
-move nor survives it (librdkafka issue 5040: it crashes).
+Over our own wire: librdkafka neither waits for a coordinator that moves nor survives it (its issue
+5040 is a crash).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 
+from headrace.client.admin.errors import AdminError, not_found
+from headrace.client.admin.partition_sets import Selection, is_selected
 from headrace.client.wire.cluster import BrokerAddress, Cluster, CoordinatorOf
+from headrace.client.wire.errors import refused
+from headrace.protocol.api.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from headrace.protocol.api.list_groups import ListGroupsRequest, ListGroupsResponse
 from headrace.protocol.api.offset_commit import (
     OffsetCommitRequest,
@@ -18,14 +22,21 @@ from headrace.protocol.api.offset_commit import (
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
+from headrace.protocol.api.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+)
 from headrace.protocol.api.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from headrace.protocol.errors import ErrorCode, KafkaError
 from headrace.protocol.partitions import TopicPartition
 
-# Members of these share out the partitions among themselves; in others the broker does.
+# In these groups the members assign partitions themselves; in others the broker does.
 CLASSIC = "classic"
 EMPTY_STATES = ("Empty", "Dead")
-# So begin the groups of the exactly-once sink of Spark: the offsets they commit are numbers of
-# batches, not places that anybody reads from.
+# Prefix of the groups of Spark's exactly-once sink: their committed offsets are batch numbers, and
+# nothing is read from there.
 MARKERS = "headrace.sink."
 
 # The last version that asks for one group, and by topic names.
@@ -36,7 +47,7 @@ COMMIT_VERSION = 9
 
 @dataclass(frozen=True, slots=True)
 class GroupRow:
-    """A group as its coordinator lists it; older brokers say neither state nor type."""
+    """A group as its coordinator lists it; older brokers give neither state nor type."""
 
     group: str
     type: str | None
@@ -46,7 +57,7 @@ class GroupRow:
 
     @property
     def has_members(self) -> bool:
-        """Whether it surely has; a broker that does not tell will refuse by itself."""
+        """Whether it surely has members; a broker that gives no state refuses by itself."""
         return self.state not in (None, *EMPTY_STATES)
 
 
@@ -69,8 +80,22 @@ def list_groups(cluster: Cluster) -> list[GroupRow]:
     return sorted(rows, key=lambda row: row.group)
 
 
+def find_groups(cluster: Cluster, names: list[str]) -> list[GroupRow]:
+    """The groups of these names; AdminError with the nearest name if one does not exist."""
+    known = {row.group: row for row in list_groups(cluster)}
+    for name in names:
+        if name not in known:
+            raise no_group(name, known)
+    return [known[name] for name in names]
+
+
+def no_group(name: str, known: Iterable[str]) -> AdminError:
+    """The error of a group that does not exist."""
+    return not_found("group", name, known, "headrace group list")
+
+
 def read_committed(cluster: Cluster, group: str) -> dict[TopicPartition, int]:
-    """The offsets that a group has committed; nothing for a group that is not there."""
+    """The offsets that a group has committed; empty for a group that does not exist."""
     answer = cluster.ask_coordinator(
         CoordinatorOf.GROUP,
         group,
@@ -110,6 +135,66 @@ def commit_offsets(cluster: Cluster, group: str, places: Mapping[tuple[str, int]
         lambda answer: (_first_error(answer), None),
         COMMIT_VERSION,
     )
+
+
+def delete_group(cluster: Cluster, name: str) -> None:
+    """Delete a group; AdminError if it has members."""
+    try:
+        cluster.ask_coordinator(
+            CoordinatorOf.GROUP,
+            name,
+            DeleteGroupsRequest(groups_names=[name]),
+            DeleteGroupsResponse,
+            lambda answer: (answer.results[0].error_code, answer.results[0].error_message),
+        )
+    except KafkaError as refusal:
+        if refusal.code is not ErrorCode.NON_EMPTY_GROUP:
+            raise
+        raise AdminError(
+            f"group {name!r} has members",
+            f"stop them first; headrace group describe {name} lists them",
+        ) from None
+
+
+def delete_offsets(cluster: Cluster, name: str, selection: Selection) -> int:
+    """Delete the offsets of a group in partitions that no member reads; returns how many."""
+    keys = [key for key in read_committed(cluster, name) if is_selected(*key, selection)]
+    if not keys:
+        raise AdminError(
+            f"group {name!r} has no offsets in the selected partitions",
+            f"headrace group describe {name} shows its offsets",
+        )
+    topics = {
+        topic: [
+            OffsetDeleteRequestPartition(partition_index=partition)
+            for owner, partition in keys
+            if owner == topic
+        ]
+        for topic, _ in keys
+    }
+    answer = cluster.ask_coordinator(
+        CoordinatorOf.GROUP,
+        name,
+        OffsetDeleteRequest(
+            group_id=name,
+            topics=[
+                OffsetDeleteRequestTopic(name=topic, partitions=partitions)
+                for topic, partitions in topics.items()
+            ],
+        ),
+        OffsetDeleteResponse,
+        lambda answer: (answer.error_code, None),
+    )
+    for topic in answer.topics:
+        for partition in topic.partitions:
+            if partition.error_code == ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC:
+                raise AdminError(
+                    f"group {name!r} has members that read {topic.name}",
+                    f"stop them first; headrace group describe {name} lists them",
+                )
+            if partition.error_code:
+                raise refused(partition.error_code)
+    return len(keys)
 
 
 def _first_error(answer: OffsetFetchResponse | OffsetCommitResponse) -> int:

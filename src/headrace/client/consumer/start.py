@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Literal
 
 from headrace.client.errors import UnknownSetting
+from headrace.client.times import parse_time_ms, to_ms
 from headrace.timing.durations import duration_ms, is_duration
 
 _ISO_DURATION = re.compile(
@@ -42,16 +43,14 @@ def parse_start(given: str | datetime | timedelta) -> Start:
             return Start("ago", duration_ms(given))
         if given[:1] in ("P", "p"):
             return Start("ago", iso_duration_ms(given))
-        try:
-            given = datetime.fromisoformat(given)
-        except ValueError:
+        at_ms = parse_time_ms(given)
+        if at_ms is None:
             raise UnknownSetting(
                 f"start {given!r} is neither earliest, latest, a duration before now such as 2h, "
                 "nor a time such as 2026-01-31T08:00Z"
-            ) from None
-    if given.tzinfo is None:
-        given = given.replace(tzinfo=UTC)
-    return Start("at", round(given.timestamp() * 1000))
+            )
+        return Start("at", at_ms)
+    return Start("at", to_ms(given))
 
 
 def parse_reset(given: str) -> Start | None:

@@ -1,8 +1,8 @@
-"""Making a group share out its partitions anew, without taking any from a member by force.
+"""Rebalancing a classic group from outside, without taking a partition from a member by force.
 
-A visitor asks to join, which makes every member hand over in good order and join again, and goes
-before they have. A second visitor, who has only an id yet (KIP-394), keeps the round open until
-then: so no member ever sees either of them, and there is one rebalance, not two.
+A visitor asks to join, which makes every member hand over its partitions and join again; the
+visitor leaves before they have. A second visitor, which only has a member id (KIP-394), keeps the
+join phase open until then: so no member ever sees either visitor, and there is one rebalance.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from headrace.cli.common.errors import CliError
+from headrace.client.admin.errors import AdminError
 from headrace.client.admin.groups import CLASSIC, EMPTY_STATES, GroupRow
 from headrace.client.wire.cluster import BrokerAddress, Cluster, CoordinatorOf
 from headrace.client.wire.connection import Wire
@@ -36,11 +36,11 @@ PREPARING = "PreparingRebalance"
 STABLE = "Stable"
 REASON = "headrace group rebalance"
 POLL_SECONDS = 0.05
-# The visitors' own, should this process die between coming and going: brokers ask for 6 s or more.
+# Ends the visitors should this process die before they leave; brokers require 6 s or more.
 SESSION_TIMEOUT_MS = 10_000
-# How long the coordinator may take to let a visitor in.
+# How long the coordinator may take to start the join phase.
 ENTER_SECONDS_MAX = 10.0
-# From this version on a newcomer gets its id before it is let in (KIP-394).
+# From this version on a new member gets its id before it joins (KIP-394).
 ID_FIRST_VERSION = 4
 
 
@@ -51,39 +51,42 @@ class Rebalance:
         self._cluster = cluster
         self._group = row.group
         if row.type not in (None, CLASSIC):
-            raise CliError(
-                f"group {row.group!r} is of type {row.type}: its broker shares out by itself",
-                "only classic groups rebalance as a whole",
+            raise AdminError(
+                f"group {row.group!r} is of type {row.type}, which its broker rebalances by itself",
+                "only classic groups can be asked to rebalance",
             )
         self._coordinator: BrokerAddress = cluster.coordinator(CoordinatorOf.GROUP, row.group)
         group = self._describe()
         if group.group_state in EMPTY_STATES:
-            raise CliError(
-                f"group {row.group!r} has no members", "there is nobody to share out among"
+            raise AdminError(
+                f"group {row.group!r} has no members", "start one: it gets all partitions"
             )
         self._protocol_type, self._protocol = group.protocol_type, group.protocol_data
         self._is_under_way = group.group_state != STABLE
 
     def start(self) -> bool:
-        """Make the members join again; False if they are at it already."""
+        """Make the members join again; False if a rebalance is under way already."""
         if self._is_under_way:
             return False
         with self._connect() as holder, self._connect() as visitor:
             if holder.version(self._joining()) < ID_FIRST_VERSION:
-                raise CliError("the broker is too old to be asked for a rebalance")
+                raise AdminError(
+                    "the broker is too old to be asked for a rebalance",
+                    "restart one member of the group instead",
+                )
             held = self._take_id(holder)
             entering = self._joining(self._take_id(visitor))
             visitor.send(entering)
             try:
                 self._wait(lambda group: group.group_state == PREPARING, ENTER_SECONDS_MAX)
             finally:
-                # In this order: as long as the holder is there, the round cannot end.
+                # In this order: the join phase cannot end before the holder leaves.
                 self._leave([MemberIdentity(member_id=entering.member_id, reason=REASON)])
                 self._leave([MemberIdentity(member_id=held, reason=REASON)])
         return True
 
     def remove(self, names: list[str]) -> None:
-        """Take members out, by member id or instance id (KIP-345); those who stay share out."""
+        """Remove members by member id or instance id (KIP-345); the others get their partitions."""
         members = self._describe().members
         identities = []
         for name in names:
@@ -92,14 +95,14 @@ class Rebalance:
             elif any(member.member_id == name for member in members):
                 identities.append(MemberIdentity(member_id=name, reason=REASON))
             else:
-                raise CliError(
+                raise AdminError(
                     f"group {self._group!r} has no member {name!r}",
                     f"headrace group describe {self._group} lists member and instance ids",
                 )
         self._leave(identities)
 
     def wait(self, seconds_max: float) -> int:
-        """Wait until every partition has an owner again; how many members there are."""
+        """Wait until every partition has an owner again; returns the number of members."""
         done = self._wait(lambda group: group.group_state in (STABLE, *EMPTY_STATES), seconds_max)
         return len(done.members)
 
@@ -112,24 +115,24 @@ class Rebalance:
             lambda answer: (answer.error_code, None),
         )
         for left in answer.members:
-            # Somebody who has gone meanwhile is gone, too.
+            # A member that has left meanwhile is gone, too.
             if left.error_code not in (ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID):
                 raise refused(left.error_code)
 
     def _take_id(self, wire: Wire) -> str:
         answer = wire.ask(self._joining(), JoinGroupResponse)
         if answer.error_code == ErrorCode.GROUP_MAX_SIZE_REACHED:
-            raise CliError(
-                f"group {self._group!r} is full, so nobody can ask it to rebalance",
-                "restart one of its members",
+            raise AdminError(
+                f"group {self._group!r} is full (group.max.size), so no visitor can join",
+                "restart one member of the group instead",
             )
         if answer.error_code != ErrorCode.MEMBER_ID_REQUIRED:
             raise refused(answer.error_code)
         return answer.member_id
 
     def _joining(self, member_id: str = "") -> JoinGroupRequest:
-        # The protocol that was chosen is one that every member knows. What the visitor says in it
-        # is never read, since it is gone when the leader shares out.
+        # Every member supports the chosen protocol. The visitor's metadata is never read, since it
+        # has left when the leader assigns partitions.
         return JoinGroupRequest(
             group_id=self._group,
             session_timeout_ms=SESSION_TIMEOUT_MS,
@@ -153,14 +156,16 @@ class Rebalance:
         )
         return answer.groups[0]
 
-    def _wait(self, is_so: Callable[[DescribedGroup], bool], seconds_max: float) -> DescribedGroup:
+    def _wait(
+        self, is_done: Callable[[DescribedGroup], bool], seconds_max: float
+    ) -> DescribedGroup:
         deadline = time.monotonic() + seconds_max
         while True:
             group = self._describe()
-            if is_so(group):
+            if is_done(group):
                 return group
             if time.monotonic() > deadline:
-                raise CliError(
+                raise AdminError(
                     f"group {self._group!r} is still {group.group_state} after {seconds_max:g} s",
                     f"headrace group describe {self._group} shows its members",
                 )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.cli.common.errors import CliError
-from headrace.cli.group.seek_target import Kind, Target, parse_target
+from headrace.client.admin.errors import AdminError
+from headrace.client.admin.seek_target import Kind, Target, parse_target
 
 NOW_MS = 1_000_000_000
 
@@ -36,6 +36,6 @@ def test_a_place_is_read(text: str, target: Target) -> None:
     "text", ["", "start", "15m", "+15m", "--1", "1.5", "file:", "group:", "@x"]
 )
 def test_what_is_no_place_is_refused_with_the_forms(text: str) -> None:
-    with pytest.raises(CliError, match="not understood") as caught:
+    with pytest.raises(AdminError, match="is not a position") as caught:
         parse_target(text, NOW_MS)
     assert "group:NAME" in caught.value.hint

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from headrace.cli.common.errors import CliError
+from headrace.client.admin.errors import not_found
 from headrace.client.wire.cluster import BrokerAddress, Cluster, CoordinatorOf
 from headrace.client.wire.errors import refused
 from headrace.protocol.api.describe_producers import (
@@ -34,7 +33,7 @@ IDS_PER_REQUEST = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transaction:
-    """A transactional id with its producer; the rest is there only while a transaction is open."""
+    """A transactional id with its producer; the rest is set only while a transaction is open."""
 
     id: str
     state: str
@@ -47,7 +46,7 @@ class Transaction:
 
     @property
     def is_open(self) -> bool:
-        """Whether there is something to commit or abort."""
+        """Whether it has yet to be committed or aborted."""
         return self.state in OPEN_STATES
 
     def running_ms(self, now_ms: int) -> int | None:
@@ -82,7 +81,7 @@ def list_transactions(
 
 
 def describe_transaction(cluster: Cluster, name: str) -> Transaction:
-    """One transactional id in full; an error with the nearest name if it is not there."""
+    """One transactional id in full; AdminError with the nearest name if there is none."""
     coordinator = cluster.coordinator(CoordinatorOf.TRANSACTION, name)
     try:
         answer = cluster.ask_coordinator(
@@ -96,9 +95,7 @@ def describe_transaction(cluster: Cluster, name: str) -> Transaction:
         if refusal.code is not ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
             raise
         known = [row.id for row in list_transactions(cluster)]
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f"did you mean {near[0]}?" if near else "headrace txn list shows what there is"
-        raise CliError(f"there is no transactional id {name!r}", hint) from None
+        raise not_found("transactional id", name, known, "headrace txn list") from None
     return _transaction(answer.transaction_states[0], coordinator)
 
 
@@ -111,7 +108,7 @@ def _describe(
         )
         answer = cluster.ask_broker(broker, request, DescribeTransactionsResponse)
         for row in answer.transaction_states:
-            # One that has just expired keeps what the list said of it.
+            # One that has just expired keeps its row of the list.
             if not row.error_code:
                 yield row.transactional_id, _transaction(row, broker)
 
@@ -134,7 +131,7 @@ def _transaction(row: TransactionState, coordinator: BrokerAddress) -> Transacti
 def read_producers(
     cluster: Cluster, keys: Iterable[TopicPartition]
 ) -> dict[TopicPartition, list[ProducerState]]:
-    """The producers that partitions remember, asked of their leaders; not of those without one."""
+    """The producers that partitions remember; a partition without a leader is left out."""
     wanted = set(keys)
     brokers = {broker.node_id: broker for broker in cluster.brokers()}
     by_leader: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))

@@ -1,4 +1,4 @@
-"""Where a group is to go: the `--to` argument of `headrace group seek`."""
+"""The position that a group seeks to, in every form that an operator may write it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import re
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from headrace.cli.common.durations import is_duration, parse_duration_ms, parse_time_ms
-from headrace.cli.common.errors import CliError
+from headrace.client.admin.errors import AdminError
+from headrace.client.times import parse_time_ms
+from headrace.timing.durations import duration_ms, is_duration
 
 FORMS = (
     "earliest, latest, current, N, +N, -N, -15m (that long ago), a time such as "
@@ -16,7 +17,7 @@ FORMS = (
 
 
 class Kind(Enum):
-    """The ways to say a place."""
+    """The kinds of positions."""
 
     EARLIEST = auto()
     LATEST = auto()
@@ -30,7 +31,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A place as asked for; `number` is an offset, records or milliseconds, `name` the rest."""
+    """A position; `number` is an offset, records or milliseconds, `name` a file or group."""
 
     kind: Kind
     number: int = 0
@@ -42,7 +43,10 @@ _NAMED = {"file": Kind.FILE, "group": Kind.GROUP}
 
 
 def parse_target(text: str, now_ms: int) -> Target:
-    """Read `--to`: a number alone is an offset, with a sign a shift, with a unit a time ago."""
+    """Read a position: a plain number is an offset, a signed one a shift, one with a unit a time.
+
+    AdminError if it is none of FORMS.
+    """
     if text in _WORDS:
         return Target(_WORDS[text])
     before, colon, after = text.partition(":")
@@ -55,8 +59,8 @@ def parse_target(text: str, now_ms: int) -> Target:
     if re.fullmatch(r"@\d+", text):
         return Target(Kind.TIME, int(text[1:]))
     if text.startswith("-") and is_duration(text[1:]):
-        return Target(Kind.TIME, now_ms - parse_duration_ms(text[1:], "--to"))
+        return Target(Kind.TIME, now_ms - duration_ms(text[1:]))
     time_ms = parse_time_ms(text)
     if time_ms is None:
-        raise CliError(f"--to {text!r} is not understood", f"it is {FORMS}", 2)
+        raise AdminError(f"{text!r} is not a position", f"use {FORMS}")
     return Target(Kind.TIME, time_ms)

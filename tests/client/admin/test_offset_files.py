@@ -1,4 +1,4 @@
-"""Files with the places of a group."""
+"""Files with the offsets of a group."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from headrace.cli.common.errors import CliError
-from headrace.cli.group.seek_files import read_places, write_places
+from headrace.client.admin.errors import AdminError
+from headrace.client.admin.offset_files import read_offsets, write_offsets
 
-PLACES = {("orders", 0): 4, ("or,ders", 1): 6}
+OFFSETS = {("orders", 0): 4, ("or,ders", 1): 6}
 
 
 @pytest.mark.parametrize("name", ["plan.csv", "plan", "plan.json"])
 def test_what_is_written_is_read_back(tmp_path: Path, name: str) -> None:
-    write_places(tmp_path / name, PLACES)
-    assert read_places(tmp_path / name, "shop") == PLACES
+    write_offsets(tmp_path / name, OFFSETS)
+    assert read_offsets(tmp_path / name, "shop") == OFFSETS
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def test_what_is_written_is_read_back(tmp_path: Path, name: str) -> None:
 def test_kafkas_forms_are_read_for_one_group(tmp_path: Path, text: str) -> None:
     file = tmp_path / "plan"
     file.write_text(text)
-    assert read_places(file, "shop") == {("orders", 0): 4, ("orders", 1): 6}
+    assert read_offsets(file, "shop") == {("orders", 0): 4, ("orders", 1): 6}
 
 
 @pytest.mark.parametrize(
@@ -40,18 +40,18 @@ def test_kafkas_forms_are_read_for_one_group(tmp_path: Path, text: str) -> None:
         ("orders,0\n", "line 1 has 2 fields"),
         ("orders,0,x\n", "line 1 has no whole numbers"),
         ("orders,-1,0\n", "negative"),
-        ("orders,0,1\norders,0,2\n", "line 2 names orders:0 a second time"),
-        ("other,orders,0,1\n", "no place for group 'shop'"),
+        ("orders,0,1\norders,0,2\n", "line 2 names orders:0 twice, with different offsets"),
+        ("other,orders,0,1\n", "no offset for group 'shop'"),
         ('[{"topic": "orders", "partition": 0}]', "entry 1 has no offset"),
-        ("[1]", "entry 1 is no object"),
-        ("[", "holds no places"),
-        ("", "no place for group"),
+        ("[1]", "entry 1 is not an object"),
+        ("[", "is not a file of offsets"),
+        ("", "no offset for group"),
     ],
 )
 def test_a_wrong_file_is_refused_with_the_line(tmp_path: Path, text: str, message: str) -> None:
     file = tmp_path / "plan"
     file.write_text(text)
-    with pytest.raises(CliError) as caught:
-        read_places(file, "shop")
+    with pytest.raises(AdminError) as caught:
+        read_offsets(file, "shop")
     assert message in caught.value.message
     assert "topic,partition,offset" in caught.value.hint

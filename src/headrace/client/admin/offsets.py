@@ -1,26 +1,27 @@
-"""Where partitions begin and end, and offsets by time."""
+"""Where partitions start and end, and their offsets by time."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from headrace.cli.common.connection import REQUEST_TIMEOUT_SECONDS
 from headrace.protocol.partitions import TopicPartition
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
+REQUEST_SECONDS = 30.0
+
 
 class Bounds(NamedTuple):
-    """The first offset that a partition holds, and the one that it gives out next."""
+    """The first offset that a partition holds, and the next one that it assigns."""
 
     start: int
     end: int
 
 
 def read_bounds(admin: AdminClient, keys: Iterable[TopicPartition]) -> dict[TopicPartition, Bounds]:
-    """First and next offset of partitions; those that are not there any more are left out."""
+    """First and next offset of partitions; those that no longer exist are left out."""
     from confluent_kafka.admin import OffsetSpec
 
     keys = list(keys)
@@ -47,7 +48,7 @@ def _list_offsets(
     if not keys:
         return {}
     futures = admin.list_offsets(
-        {LibraryPartition(*key): spec for key in keys}, request_timeout=REQUEST_TIMEOUT_SECONDS
+        {LibraryPartition(*key): spec for key in keys}, request_timeout=REQUEST_SECONDS
     )
     gone = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION)
     offsets = {}
