@@ -1,4 +1,4 @@
-"""A commit that takes a lane is stored and answered exactly as one that is decoded."""
+"""A commit that fits a template is stored and answered exactly as one that is decoded."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headrace.broker import commit_templates as commit_lanes
+from headrace.broker import commit_templates
 from headrace.broker.partition import Partition
 from headrace.protocol.api.delete_topics import (
     DeleteTopicsRequest,
@@ -39,8 +39,8 @@ NEWEST = 9
 
 @pytest.fixture
 def wire(broker: BrokerThread) -> Iterator[Wire]:
-    # The kit's fault hooks see every request, so a lane would go unnoticed with them.
-    broker.call(lambda: setattr(broker.broker.server.dispatcher, "_hooks", None))
+    # The kit's fault hooks see every request, so templates are not used with them.
+    broker.call(lambda: setattr(broker.broker.server.router, "_hooks", None))
     with Wire(broker.bootstrap) as wire:
         wire.create_topic("t", 3)
         request = FindCoordinatorRequest(key_type=0, coordinator_keys=["g"])
@@ -50,15 +50,15 @@ def wire(broker: BrokerThread) -> Iterator[Wire]:
 
 @pytest.fixture
 def taken(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Whether each commit that found lanes on its connection took one."""
+    """Whether each commit that found templates on its connection fitted one."""
     answers: list[bool] = []
-    take = commit_lanes.CommitLanes.take
+    take = commit_templates.CommitTemplates.take
 
     def noted(*args: object) -> bool:
         answers.append(take(*args))  # type: ignore[arg-type]
         return answers[-1]
 
-    monkeypatch.setattr(commit_lanes.CommitLanes, "take", noted)
+    monkeypatch.setattr(commit_templates.CommitTemplates, "take", noted)
     return answers
 
 
@@ -125,7 +125,9 @@ def test_answers_and_offsets_are_the_same_in_every_version(
         assert commit(wire, request, version) == [0, 0, 0]
         epochs = (0, 1, 2) if version >= 6 else (-1, -1, -1)
         assert committed(wire) == {n: (offset + n, epochs[n], "m") for n in range(3)}
-    assert taken == ([True, True] if version >= commit_lanes.VERSION_MIN else [])
+    assert taken == (
+        [True, True] if version >= commit_templates.CommitTemplates.VERSION_MIN else []
+    )
 
 
 def test_commits_on_their_way_are_answered_in_their_order(wire: Wire, taken: list[bool]) -> None:
@@ -173,7 +175,7 @@ def test_a_batch_is_no_larger_than_the_topic_takes(
     assert committed(wire) == {n: (7 + n, n, "m") for n in range(3)}
 
 
-def test_a_decoded_commit_keeps_its_place_among_those_of_lanes(
+def test_a_decoded_commit_keeps_its_place_among_those_of_templates(
     wire: Wire, taken: list[bool]
 ) -> None:
     commit(wire, commit_request(0))
@@ -182,7 +184,7 @@ def test_a_decoded_commit_keeps_its_place_among_those_of_lanes(
     codes = in_one_go(wire, [commit_request(n, metadata=metadata) for n, metadata in order])
     assert codes == [[0, 0, 0]] * 5
     assert committed(wire) == {n: (5 + n, n, "o") for n in range(3)}
-    # Another metadata of the same size has taken the lane's place.
+    # Another metadata of the same size has taken the template's place.
     assert taken == [True, True, False, False, False]
 
 
@@ -211,14 +213,14 @@ def test_another_metadata_or_another_layout_is_decoded(wire: Wire, taken: list[b
     assert taken == [False, False]
 
 
-def test_a_generation_that_is_refused_is_refused_in_a_lane_too(wire: Wire) -> None:
+def test_a_generation_that_is_refused_is_refused_by_template_too(wire: Wire) -> None:
     for _ in range(3):
         codes = commit(wire, commit_request(5, generation=4))
         assert codes == [ErrorCode.GROUP_ID_NOT_FOUND] * 3
     assert committed(wire) == {}
 
 
-def test_a_topic_that_is_deleted_closes_the_lane(wire: Wire, taken: list[bool]) -> None:
+def test_a_topic_that_is_deleted_ends_the_template(wire: Wire, taken: list[bool]) -> None:
     for offset in (1, 2):
         assert commit(wire, commit_request(offset)) == [0, 0, 0]
     request = DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=10_000)
@@ -231,26 +233,31 @@ def test_a_topic_that_is_deleted_closes_the_lane(wire: Wire, taken: list[bool]) 
     assert taken == [True, False, False]
 
 
-def test_metadata_that_is_too_large_never_takes_a_lane(wire: Wire, taken: list[bool]) -> None:
+def test_metadata_that_is_too_large_never_becomes_a_template(wire: Wire, taken: list[bool]) -> None:
     for _ in range(2):
         codes = commit(wire, commit_request(1, metadata="x" * 5000))
         assert codes == [ErrorCode.OFFSET_METADATA_TOO_LARGE] * 3
     assert taken == [False]
 
 
-def test_commits_that_never_look_alike_stop_laying_lanes(
+def test_commits_that_never_look_alike_stop_making_templates(
     broker: BrokerThread, wire: Wire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(commit_lanes, "LANES_MAX", 3)
+    monkeypatch.setattr(commit_templates, "TEMPLATES_MAX", 3)
     for number in range(8):
         assert commit(wire, commit_request(number, metadata="x" * number)) == [0, 0, 0]
-    laid = broker.call(
-        lambda: [c.commit_lanes._laid for c in broker.broker.server._connections if c.commit_lanes]
+    learnt = broker.call(
+        lambda: [
+            path.learnt
+            for connection in broker.broker.server._connections
+            for path in connection.fast_paths.values()
+            if isinstance(path, commit_templates.CommitTemplates)
+        ]
     )
-    assert laid == [3]
+    assert learnt == [3]
 
 
-def test_commits_of_a_lane_survive_a_restart(broker: BrokerThread, wire: Wire) -> None:
+def test_commits_from_a_template_survive_a_restart(broker: BrokerThread, wire: Wire) -> None:
     for offset in (1, 2, 3):
         assert commit(wire, commit_request(offset)) == [0, 0, 0]
     before = committed(wire)

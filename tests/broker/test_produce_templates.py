@@ -1,4 +1,4 @@
-"""A produce that takes a lane is served and answered exactly as one that is decoded."""
+"""A produce that fits a template is served and answered exactly as one that is decoded."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.broker import produce_templates as lanes
+from headrace.broker import produce_templates
 from headrace.protocol.api.delete_topics import (
     DeleteTopicsRequest,
     DeleteTopicsResponse,
@@ -30,17 +30,22 @@ from .wire import Wire, batch_of, produce_request
 
 @pytest.fixture
 def wire(broker: BrokerThread) -> Iterator[Wire]:
-    # The kit's fault hooks see every request, so a lane would go unnoticed with them.
-    broker.call(lambda: setattr(broker.broker.server.dispatcher, "_hooks", None))
+    # The kit's fault hooks see every request, so templates are not used with them.
+    broker.call(lambda: setattr(broker.broker.server.router, "_hooks", None))
     with Wire(broker.bootstrap) as wire:
         wire.create_topic("t", 3)
         yield wire
 
 
-def laid(broker: BrokerThread) -> int:
-    """How many lanes the connections of a broker have laid."""
+def learnt(broker: BrokerThread) -> int:
+    """How many templates the connections of a broker have learnt."""
     return broker.call(
-        lambda: sum(c.lanes._laid for c in broker.broker.server._connections if c.lanes)
+        lambda: sum(
+            path.learnt
+            for connection in broker.broker.server._connections
+            for path in connection.fast_paths.values()
+            if isinstance(path, produce_templates.ProduceTemplates)
+        )
     )
 
 
@@ -68,10 +73,10 @@ def test_answers_are_the_same_in_every_version(
         assert (result.index, result.error_code, result.base_offset) == (n % 3, 0, n // 3)
         assert result.log_append_time_ms == -1
         assert result.log_start_offset == (0 if version >= 5 else -1)
-    assert laid(broker) == (3 if version >= lanes.VERSION_MIN else 0)
+    assert learnt(broker) == (3 if version >= produce_templates.ProduceTemplates.VERSION_MIN else 0)
 
 
-def test_a_bad_batch_in_a_lane_is_refused(wire: Wire) -> None:
+def test_a_bad_batch_in_a_repeated_request_is_refused(wire: Wire) -> None:
     assert wire.produce("t", batch_of(b"v")).base_offset == 0
     bad = batch_of(b"v")
     bad[-1] ^= 1
@@ -82,7 +87,7 @@ def test_a_bad_batch_in_a_lane_is_refused(wire: Wire) -> None:
 
 
 @pytest.mark.parametrize("version", [7, 9])
-def test_a_request_that_is_cut_ends_the_connection_lane_or_not(
+def test_a_request_that_is_cut_ends_the_connection_template_or_not(
     broker: BrokerThread, wire: Wire, version: int
 ) -> None:
     frame = wire.frame(produce_request("t", batch_of(b"v")), version)
@@ -93,10 +98,10 @@ def test_a_request_that_is_cut_ends_the_connection_lane_or_not(
             other.socket.sendall(len(part).to_bytes(4, "big") + part)
             if not other.hung_up():
                 # Behind the batch, a missing tag is all that can be missing unnoticed.
-                assert cut >= len(frame) - len(lanes.TAGS)
+                assert cut >= len(frame) - len(produce_templates.TAGS)
 
 
-def test_a_changed_setting_closes_the_lane(wire: Wire) -> None:
+def test_a_changed_setting_ends_the_template(wire: Wire) -> None:
     assert wire.produce("t", batch_of(b"v")).base_offset == 0
     change = AlterableConfig(name="min.insync.replicas", config_operation=0, value="2")
     resource = AlterConfigsResource(resource_type=2, resource_name="t", configs=[change])
@@ -105,7 +110,7 @@ def test_a_changed_setting_closes_the_lane(wire: Wire) -> None:
     assert wire.produce("t", batch_of(b"v")).error_code == ErrorCode.NOT_ENOUGH_REPLICAS
 
 
-def test_a_topic_made_again_gets_a_lane_of_its_own(broker: BrokerThread, wire: Wire) -> None:
+def test_a_topic_made_again_gets_its_own_template(broker: BrokerThread, wire: Wire) -> None:
     for n in range(3):
         assert wire.produce("t", batch_of(b"v")).base_offset == n
     request = DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=10_000)
@@ -115,18 +120,18 @@ def test_a_topic_made_again_gets_a_lane_of_its_own(broker: BrokerThread, wire: W
     wire.create_topic("t")
     for n in range(3):
         assert wire.produce("t", batch_of(b"v")).base_offset == n
-    assert laid(broker) == 2
+    assert learnt(broker) == 2
 
 
-def test_requests_that_never_look_alike_stop_laying_lanes(
+def test_requests_that_never_look_alike_stop_making_templates(
     broker: BrokerThread, wire: Wire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lanes, "LANES_MAX", 5)
+    monkeypatch.setattr(produce_templates, "TEMPLATES_MAX", 5)
     for n in range(20):
         request = produce_request("t", batch_of(b"v"))
         request.timeout_ms = 10_000 + n
         assert send(wire, request, 9).responses[0].partition_responses[0].base_offset == n
-    assert laid(broker) == 5
+    assert learnt(broker) == 5
 
 
 @settings(max_examples=40, deadline=None)
@@ -140,12 +145,14 @@ def test_the_batch_is_found_wherever_its_length_says(size: int, position: int) -
         prefix.append(number & 0x7F | 0x80)
         number >>= 7
     prefix.append(number)
-    assert len(prefix) == lanes.uvarint_size(size + 1)
-    frame = memoryview(bytearray(bytes(position) + bytes(prefix) + b"\1" * size + lanes.TAGS))
-    found = lanes._compact_batch(frame, position, len(frame))
+    assert len(prefix) == produce_templates.uvarint_size(size + 1)
+    frame = memoryview(
+        bytearray(bytes(position) + bytes(prefix) + b"\1" * size + produce_templates.TAGS)
+    )
+    found = produce_templates._compact_batch(frame, position, len(frame))
     if size + 1 >= 0x200000:
         assert found is None
     else:
         assert found is not None
         assert found == b"\1" * size
-        assert lanes._compact_batch(frame, position, len(frame) - 1) is None
+        assert produce_templates._compact_batch(frame, position, len(frame) - 1) is None

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from headrace.broker.clock import Alarm
+from headrace.broker.clock import Timers, WakeUp
 from headrace.broker.purgatory import Purgatory, Waiting
-from headrace.broker.timers import Timers
 
 
 class ManualClock:
@@ -25,7 +24,7 @@ class ManualClock:
 
     def wake_after(
         self, loop: asyncio.AbstractEventLoop, delay_ms: int, wake: Callable[[], None]
-    ) -> Alarm:
+    ) -> WakeUp:
         cancelled = [False]
         self.alarms.append((self.time_ms + delay_ms, wake, cancelled))
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from tests.broker.apis.asking import Asker
 
 from headrace.broker.apis.fetch import fetch
-from headrace.broker.context import Context
-from headrace.broker.pending import Pending
+from headrace.broker.purgatory import Pending
+from headrace.broker.registry import Context
 from headrace.protocol.api.add_offsets_to_txn import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,

@@ -27,7 +27,7 @@ from tests.storage.faulty_files import PowerLossFileSystem
 from headrace.broker import broker as broker_module
 from headrace.broker import node as node_module
 from headrace.broker.broker import Broker
-from headrace.broker.clock import Alarm
+from headrace.broker.clock import WakeUp
 from headrace.broker.connection import Connection
 from headrace.config import BROKER_ROWS, Settings
 from headrace.metadata.planning import NewTopic
@@ -91,7 +91,7 @@ class Clock:
 
     def wake_after(
         self, loop: asyncio.AbstractEventLoop, delay_ms: int, wake: Callable[[], None]
-    ) -> Alarm:
+    ) -> WakeUp:
         return loop.call_later(delay_ms / 1000, wake)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from headrace.broker.clock import Alarm
+from headrace.broker.clock import WakeUp
 from headrace.testing import VirtualClock
 
 
@@ -28,8 +28,8 @@ def wake_after(
     loop: asyncio.AbstractEventLoop,
     delay_ms: int,
     wake: Callable[[], object],
-) -> Alarm:
-    async def ask() -> Alarm:
+) -> WakeUp:
+    async def ask() -> WakeUp:
         def ring() -> None:
             wake()
 

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Self
 from uuid import uuid4
 
-import headrace.broker.apis  # noqa: F401  # fills the table of handlers
+import headrace.broker.apis  # noqa: F401  # fills the table of APIs
 from headrace.broker.clock import Clock, SystemClock
 from headrace.broker.groups import GroupService
 from headrace.broker.housekeeping import Housekeeping

@@ -1,12 +1,11 @@
-"""One client's connection: bytes in, frames out to the dispatcher, answers back in order.
+"""One client's connection: bytes in, frames to the router, responses back in order.
 
-The rules that keep it honest:
-- Answers leave in the order of their requests.
-- A request that must wait holds the line: nothing behind it is executed. Produces that only wait
-  for a sync are the exception, so that a pipelining producer shares one sync among its batches.
-- Nothing more is read once a request waits behind a held line, the client reads too slowly, or the
-  node is full: back-pressure is TCP's.
-- A frame's bytes belong to the buffer they were received in and are gone after its handler returns.
+- Responses leave in the order of their requests.
+- A request that must wait blocks those after it. Produces and commits that only wait for a sync
+  are the exception, so that a pipelining client shares one sync among its batches.
+- Nothing more is read while a request is blocked, the client reads too slowly, or the node is
+  full: back-pressure is TCP's.
+- A frame is valid only until its API function returns: then its buffer is used again.
 """
 
 from __future__ import annotations
@@ -15,24 +14,24 @@ import asyncio
 import logging
 from collections import deque
 from struct import Struct
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from headrace.broker.buffers import SMALL_FRAME_BYTES
-from headrace.broker.send_queue import Outbox, Segment
+from headrace.broker.send_queue import Segment, SendQueue
 from headrace.protocol.primitives import ProtocolError
 
 if TYPE_CHECKING:
-    from headrace.broker.commit_templates import CommitLanes
-    from headrace.broker.produce_templates import Lanes
+    from headrace.broker.registry import FastPath
+    from headrace.broker.router import Route
     from headrace.broker.server import Server
 
 LENGTH = Struct(">i")
 API_KEY = Struct(">h")
 # The shortest request header: key, version, correlation id.
 FRAME_BYTES_MIN = 8
-# Produces of one connection that may wait for their sync at once.
+# Requests of one connection that may wait for a sync at once.
 PIPELINE_MAX = 128
-# What one connection may do in one turn of the loop before others have theirs.
+# What one connection may do in one turn of the loop.
 TURN_REQUESTS_MAX = 256
 TURN_BYTES_MAX = 256 * 1024
 
@@ -40,35 +39,34 @@ log = logging.getLogger(__name__)
 
 
 class Reply:
-    """The place in line of one answer."""
+    """The place of one response among those of its connection."""
 
-    __slots__ = ("connection", "holds_line", "ready", "segments")
+    __slots__ = ("blocks", "connection", "ready", "segments")
 
-    def __init__(self, connection: Connection, holds_line: bool) -> None:
+    def __init__(self, connection: Connection, blocks: bool) -> None:
         self.connection = connection
-        self.holds_line = holds_line
+        self.blocks = blocks
         self.ready = False
         self.segments: list[Segment] = []
 
     def send(self, segments: list[Segment]) -> None:
-        """Fill the place; the answer leaves when those before it have. Nothing if hung up."""
+        """Give the response; it leaves after those before it. Does nothing after a hang-up."""
         self.segments = segments
         self.ready = True
         self.connection.on_reply(self)
 
 
 class Connection(asyncio.BufferedProtocol):
-    """A protocol state machine over a transport; lives on the loop thread."""
+    """A protocol on a transport; used only on the loop thread."""
 
     __slots__ = (
+        "_blocking",
         "_execute",
         "_finishing",
-        "_held",
         "_large",
         "_large_end",
         "_large_filled",
         "_large_view",
-        "_outbox",
         "_parsing",
         "_pool",
         "_reading_paused",
@@ -76,12 +74,12 @@ class Connection(asyncio.BufferedProtocol):
         "_ready_bytes",
         "_replies",
         "_scratch",
+        "_send_queue",
         "_server",
         "_stalled",
         "_tail",
         "_transport",
-        "commit_lanes",
-        "lanes",
+        "fast_paths",
         "last_tick",
         "peer",
     )
@@ -90,28 +88,25 @@ class Connection(asyncio.BufferedProtocol):
         self._server = server
         self._pool = server.pool
         self._scratch = server.scratch
-        self._execute = server.dispatcher.execute
+        self._execute = server.router.execute
         self._transport: asyncio.Transport | None = None
-        self._outbox: Outbox | None = None
+        self._send_queue: SendQueue | None = None
         self._tail = bytearray()  # what was received of frames that are not executed yet
         self._large: bytearray | None = None
         self._large_view = memoryview(b"")
         self._large_filled = 0
         self._large_end = 0
         self._replies: deque[Reply] = deque()
-        self._ready: list[bytes | bytearray] = []  # answers of this turn, not yet written
+        self._ready: list[bytes | bytearray] = []  # responses of this turn, not yet written
         self._ready_bytes = 0
-        self._held = 0  # pending answers that hold the line
-        self._finishing = False  # the broker stops: answer what is under way, then hang up
+        self._blocking = 0  # pending responses that block the next request
+        self._finishing = False  # the broker stops: respond to what is under way, then hang up
         self._stalled = False  # waiting for room in the node's queues
         self._parsing = False
         self._reading_paused = False
         self.last_tick = server.tick
-        self.lanes: Lanes | None = None
-        self.commit_lanes: CommitLanes | None = None
+        self.fast_paths: dict[Route, FastPath[Any]] = {}
         self.peer = ""
-
-    # The transport's side.
 
     def connection_made(self, base: asyncio.BaseTransport) -> None:
         transport = cast(asyncio.Transport, base)  # uvloop's is one in all but its class
@@ -125,15 +120,15 @@ class Connection(asyncio.BufferedProtocol):
             transport.abort()
             return
         server = self._server
-        self._outbox = Outbox(
+        self._send_queue = SendQueue(
             transport, server.reader, server.out_scratch, server.use_sendfile, self._drained
         )
 
     def connection_lost(self, error: Exception | None) -> None:
         self._server.release(self)
         self._transport = None
-        if self._outbox is not None:
-            self._outbox.close()
+        if self._send_queue is not None:
+            self._send_queue.close()
         if self._large is not None:
             self._large_view.release()
             self._pool.give_back(self._large, self._large_end)
@@ -144,8 +139,8 @@ class Connection(asyncio.BufferedProtocol):
     def get_buffer(self, size_hint: int) -> memoryview:
         if self._large is not None:
             return self._large_view[self._large_filled : self._large_end]
-        # The scratch buffer is shared: what this connection has of an unfinished small frame is
-        # laid in front, so that the frame ends up in one piece.
+        # The scratch buffer is shared: the start of an unfinished small frame is copied to its
+        # front, so that the frame ends up in one piece.
         kept = len(self._tail)
         if kept:
             self._scratch[:kept] = self._tail
@@ -170,18 +165,16 @@ class Connection(asyncio.BufferedProtocol):
         return False
 
     def pause_writing(self) -> None:
-        if self._outbox is not None:
-            self._outbox.pause()
+        if self._send_queue is not None:
+            self._send_queue.pause()
 
     def resume_writing(self) -> None:
-        if self._outbox is not None:
-            self._outbox.resume()
+        if self._send_queue is not None:
+            self._send_queue.resume()
 
     def _drained(self) -> None:
         self.proceed()
         self._close_if_finished()
-
-    # Frames in.
 
     def _parse(self, view: memoryview, end: int) -> None:
         """Execute the whole frames in `view[:end]` and keep what is left."""
@@ -200,7 +193,7 @@ class Connection(asyncio.BufferedProtocol):
                         position = end
                     break
                 if budget == 0 or self._ready_bytes > TURN_BYTES_MAX:
-                    # Others have a right to the loop, too: go on in its next turn.
+                    # Let other connections have a turn; go on in the next one.
                     self.stall()
                     self._server.loop.call_soon(self.unstall)
                     break
@@ -219,12 +212,12 @@ class Connection(asyncio.BufferedProtocol):
         self._regulate()
 
     def _begin_large(self, start: memoryview, size: int) -> bool:
-        """Give a large frame a buffer of its own; False if it must wait for room, or its key."""
+        """Give a large frame its own buffer; False if there is no room, or no API key yet."""
         if len(start) < 6:
             return False
         self._server.check_frame(size, API_KEY.unpack_from(start, 4)[0])
         if not self._pool.has_room(4 + size):
-            self._server.starve(self)
+            self._server.wait_for_room(self)
             return False
         self._large = self._pool.take(4 + size)
         self._large_view = memoryview(self._large)
@@ -253,10 +246,8 @@ class Connection(asyncio.BufferedProtocol):
         self._server.metrics.requests_malformed.value += 1
         self.close()
 
-    # Answers out.
-
     def answer(self, data: bytes | bytearray) -> None:
-        """An answer that is there at once."""
+        """Send a response now, or after those that are pending."""
         if self._replies:
             self._line_up([data])
         else:
@@ -266,7 +257,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._write_ready()
 
     def answer_segments(self, segments: list[Segment]) -> None:
-        """An answer that is there at once, with pieces of files in it."""
+        """Send a response with pieces of files now, or after those that are pending."""
         if self._replies:
             self._line_up(segments)
         else:
@@ -275,30 +266,30 @@ class Connection(asyncio.BufferedProtocol):
             self._send(segments)
 
     def _line_up(self, segments: list[Segment]) -> None:
-        """Put an answer that is there behind those that are not."""
+        """Queue a finished response after pending ones."""
         reply = Reply(self, False)
         reply.segments = segments
         reply.ready = True
         self._replies.append(reply)
 
-    def answer_later(self, *, holds_line: bool) -> Reply:
-        """A place in line for an answer to come."""
-        reply = Reply(self, holds_line)
+    def answer_later(self, *, blocks: bool) -> Reply:
+        """Keep the place of a response that comes later."""
+        reply = Reply(self, blocks)
         self._replies.append(reply)
-        if holds_line:
-            self._held += 1
+        if blocks:
+            self._blocking += 1
         return reply
 
     def on_reply(self, reply: Reply) -> None:
-        """A pending answer has come: write all that may leave now."""
+        """A pending response is there: write all that may leave now."""
         if self._transport is None:
             return
-        if reply.holds_line:
-            self._held -= 1
+        if reply.blocks:
+            self._blocking -= 1
         replies = self._replies
         while replies and replies[0].ready:
             first = replies.popleft()
-            if self._outbox is None:
+            if self._send_queue is None:
                 return
             if len(first.segments) == 1 and isinstance(first.segments[0], bytes | bytearray):
                 self._ready.append(first.segments[0])
@@ -309,7 +300,7 @@ class Connection(asyncio.BufferedProtocol):
         if not self._parsing:
             if self._ready:
                 self._write_ready()
-            # Else nothing came while the line was held, and reading goes on as it was.
+            # Else nothing came in the meantime, and reading continues.
             if self._tail or self._reading_paused or replies:
                 self.proceed()
             self._close_if_finished()
@@ -321,28 +312,26 @@ class Connection(asyncio.BufferedProtocol):
         self._send([data])
 
     def _send(self, segments: list[Segment]) -> None:
-        if self._outbox is not None:
+        if self._send_queue is not None:
             self._server.metrics.bytes_out.value += sum(map(len, segments))
-            self._outbox.send(segments)
-
-    # Flow control.
+            self._send_queue.send(segments)
 
     @property
     def blocked(self) -> bool:
         """Whether the next request must not be executed now."""
         return bool(
-            self._held
+            self._blocking
             or self._stalled
             or self._finishing
             or self._transport is None
-            or (self._outbox is not None and self._outbox.busy)
+            or (self._send_queue is not None and self._send_queue.busy)
             or len(self._replies) >= PIPELINE_MAX
         )
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is under way on this connection."""
-        return not self._replies and (self._outbox is None or not self._outbox.busy)
+        """Whether no request is under way."""
+        return not self._replies and (self._send_queue is None or not self._send_queue.busy)
 
     @property
     def is_mid_frame(self) -> bool:
@@ -350,7 +339,7 @@ class Connection(asyncio.BufferedProtocol):
         return self._large is not None
 
     def stall(self) -> None:
-        """The node's queues are full: read no more until `unstall`."""
+        """Read no more until `unstall`: the node's queues are full."""
         self._stalled = True
 
     def unstall(self) -> None:
@@ -359,7 +348,7 @@ class Connection(asyncio.BufferedProtocol):
         self.proceed()
 
     def proceed(self) -> None:
-        """Execute what was received while the line was held, then read on."""
+        """Execute what was received while requests were blocked, then read on."""
         if self._parsing or self._transport is None or self.blocked:
             return
         if self._tail and self._large is None:
@@ -372,13 +361,13 @@ class Connection(asyncio.BufferedProtocol):
     def _regulate(self) -> None:
         """Read from the socket while the next request may be executed.
 
-        While the line is held, reading stops only when something has come: a client that waits
-        for its answer seldom sends more, and to stop and go on costs two calls of the system.
+        While a request blocks, reading stops only once more has come: a client that waits for its
+        response seldom sends more, and pausing and resuming costs two system calls.
         """
         transport = self._transport
         if transport is None:
             return
-        if self._held and not self._tail and not self._reading_paused and not self._finishing:
+        if self._blocking and not self._tail and not self._reading_paused and not self._finishing:
             return
         if self.blocked or (self._large is None and self._server.queue_full(self)):
             if not self._reading_paused:
@@ -389,7 +378,7 @@ class Connection(asyncio.BufferedProtocol):
             transport.resume_reading()
 
     def finish(self) -> None:
-        """Execute nothing more, and hang up once the answers under way have left."""
+        """Execute nothing more, and hang up once the responses under way have left."""
         self._finishing = True
         self._regulate()
         self._close_if_finished()
@@ -399,7 +388,7 @@ class Connection(asyncio.BufferedProtocol):
             self.close()
 
     def close(self) -> None:
-        """Hang up; answers that are written already still leave."""
+        """Hang up; responses that are written already still leave."""
         if self._transport is not None:
             self._transport.close()
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from headrace.broker.groups_shard import GroupShard
-from headrace.broker.pending import Pending
+from headrace.broker.purgatory import Pending
 from headrace.broker.sharding import Sharded
 from headrace.coordinator.coordinator import GroupCoordinator
 from headrace.coordinator.effects import Call, Rebalance, Result
@@ -18,9 +18,9 @@ from headrace.protocol.errors import ErrorCode, KafkaError
 from headrace.protocol.schema import Message
 
 if TYPE_CHECKING:
-    from headrace.broker.context import Context
     from headrace.broker.node import Node
     from headrace.broker.partition import Partition
+    from headrace.broker.registry import Context
     from headrace.config import Settings
 
 MINUTE_MS = 60_000
@@ -75,7 +75,7 @@ class GroupService(Sharded[GroupShard]):
             shard = self.shard_of(group_id)
         except KafkaError as error:
             return refusal(error.code)
-        answer = Pending(holds_line=not soon)
+        answer = Pending(blocks=not soon)
         call = Call(answer, ctx.api_version, ctx.client_id or "", f"/{ctx.peer}", shard.now())
         if soon:
             shard.carry_out_soon(step(shard.coordinator, call))

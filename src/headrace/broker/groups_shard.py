@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from headrace.broker.pending import Pending
+from headrace.broker.purgatory import Pending
 from headrace.broker.shard import Landing, Shard, Write
 from headrace.coordinator.commit_record_templates import CommitBatch, CommitRecordTemplate
 from headrace.coordinator.coordinator import GroupCoordinator
@@ -20,9 +20,9 @@ from headrace.coordinator.effects import ProducerEpoch, Reply, Result, SetTimer,
 from headrace.coordinator.loading import Loader
 from headrace.coordinator.offsets import NO_PRODUCER_ID
 from headrace.coordinator.records import Change, encode
-from headrace.coordinator.refusals import refused
 from headrace.protocol.api.sync_group import SyncGroupResponse
 from headrace.protocol.batch import HEADER_BYTES
+from headrace.protocol.error_responses import refused
 from headrace.protocol.errors import ErrorCode, KafkaError
 from headrace.storage import Origin
 

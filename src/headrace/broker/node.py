@@ -1,4 +1,4 @@
-"""One broker's services, as its handlers see them."""
+"""The services of one broker, as its API functions see them."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from headrace.broker.clock import Clock, SystemClock
+from headrace.broker.clock import Clock, SystemClock, Timers
 from headrace.broker.fetch_sessions import FetchSessions
 from headrace.broker.metrics import Metrics
 from headrace.broker.partition import Partition, Partitions
 from headrace.broker.purgatory import Purgatory
-from headrace.broker.timers import Timers
 from headrace.storage import Syncer
 
 if TYPE_CHECKING:
@@ -35,7 +34,7 @@ log = logging.getLogger(__name__)
 
 
 class Node:
-    """The services of one broker, put together by `Broker` and passed to every handler."""
+    """The services of one broker, put together by `Broker` and passed to every API function."""
 
     # Set by Broker.start, in this order, before the first request.
     catalog: Catalog

@@ -9,7 +9,6 @@ follows the write and the sync comes after that many messages or `flush.ms`.
 from __future__ import annotations
 
 import asyncio
-import errno
 from collections.abc import Iterator
 from time import perf_counter_ns
 from typing import TYPE_CHECKING
@@ -18,12 +17,11 @@ from headrace.broker.purgatory import Waiting
 from headrace.metadata.topic_names import INTERNAL
 from headrace.protocol.errors import ErrorCode, KafkaError
 from headrace.storage import AppendInfo, Log, Origin
+from headrace.storage.files import is_passing
 
 if TYPE_CHECKING:
     from headrace.broker.node import Node
 
-# What says nothing about the disk's health: no room, or no descriptors or memory left for us.
-PASSING = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 # How long an internal writer waits for the disk before it gives up on a sync.
 DURABLE_TIMEOUT_MS = 30_000
 
@@ -132,7 +130,7 @@ class Partition:
                 keys_checked=keys_checked,
             )
         except OSError as error:
-            if error.errno not in PASSING:
+            if not is_passing(error):
                 self._node.fail_log_dir(self.log.dir, error)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the disk refused: {error}") from error
         if not info.duplicate:
@@ -171,7 +169,7 @@ class Partition:
         return config.compression_type == "producer" and not config.is_compacted
 
     @property
-    def takes_lanes(self) -> bool:
+    def allows_templates(self) -> bool:
         """Whether nothing but the log itself has a say in what is appended."""
         return self.opaque and not self.internal and self.log.config.min_insync_replicas <= 1
 

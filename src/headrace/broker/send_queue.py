@@ -1,8 +1,8 @@
-"""What is on its way to one socket: bytes and pieces of files, in order, a bounded part at a time.
+"""The bytes on their way to one socket: data and pieces of files, in order and in bounded parts.
 
-A slow client costs one chunk of memory, not the whole answer: pieces of files stay in their files
-until the socket takes them. Data in the page cache are sent on the loop, through memory that all
-connections share; data that would block it are read by a thread.
+A slow client costs one chunk of memory, not the whole response: pieces of files stay in their files
+until the socket takes them. Data in the page cache is sent on the loop, through memory that all
+connections share; data that would block the loop is read by a thread.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from headrace.storage.log.slices import Slice
 Bytes = bytes | bytearray
 Segment = Bytes | Slice
 
-# What a thread reads at a time of data that are not in the page cache.
+# What a thread reads at a time of data that is not in the page cache.
 CHUNK_BYTES = 256 * 1024
 # What is sent in one call: a fetch of the usual megabyte with its header.
 SCRATCH_BYTES = (1024 + 64) * 1024
-# What is handed to the transport after the socket is full: enough to be told when there is room.
+# What the transport gets once the socket is full, so that it reports when there is room.
 NUDGE_BYTES = 16 * 1024
 # Smaller pieces are cheaper to copy and send together with their header.
 SENDFILE_BYTES_MIN = 64 * 1024
@@ -36,7 +36,7 @@ class ColdReader(Protocol):
     """Reads pieces of files off the loop."""
 
     def read(self, piece: Slice, done: Callable[[Bytes | OSError], None]) -> None:
-        """Call `done` on the loop with the bytes, or with what went wrong."""
+        """Call `done` on the loop with the bytes, or with the error."""
         ...
 
 
@@ -64,7 +64,7 @@ class ThreadReader:
         self._pool.submit(work)
 
 
-class Outbox:
+class SendQueue:
     """The sending half of a connection."""
 
     __slots__ = (
@@ -92,13 +92,13 @@ class Outbox:
         self._reader = reader
         # Shared by all connections, and used only within one call.
         self._scratch = scratch
-        self._drained = drained  # called whenever nothing is on its way any more
+        self._drained = drained  # called when the queue becomes empty
         self._queue: deque[Segment] = deque()
         self._paused = False
         self._reading = False
         self._closed = False
-        # With a limit of 0 the transport reports at once what the socket did not take, and
-        # otherwise holds nothing: memory stays bounded and the socket may be written past it.
+        # With a limit of 0 the transport reports at once that the socket is full, and holds
+        # nothing otherwise: memory stays bounded and the socket may be written past it.
         transport.set_write_buffer_limits(high=0)
         encrypted = transport.get_extra_info("ssl_object") is not None
         self._fd = -1 if encrypted else transport.get_extra_info("socket").fileno()
@@ -131,7 +131,7 @@ class Outbox:
             self._drained()
 
     def close(self) -> None:
-        """Forget what was not sent; the peer is gone."""
+        """Drop what was not sent; the peer is gone."""
         self._closed = True
         self._queue.clear()
 
@@ -150,8 +150,8 @@ class Outbox:
             self._give_up(error)
 
     def _give_up(self, error: OSError) -> None:
-        """The answer's length is already told: the only honest way out is to hang up."""
-        log.warning("an answer is cut short, since its data cannot be sent: %s", error)
+        """Hang up: the length of the response is already sent, so it cannot become an error."""
+        log.warning("a response is cut short, because its data cannot be sent: %s", error)
         self._queue.clear()
         self._transport.abort()
 
@@ -169,8 +169,8 @@ class Outbox:
                 sent = 0
             self._consume(sent)
             if sent < size:
-                # The socket is full: the transport sends the next bytes and tells when they are
-                # gone, since uvloop lets nobody else watch its sockets.
+                # The socket is full: the transport sends the next bytes and reports when they are
+                # gone, because uvloop watches its sockets itself.
                 self._hand_over(sent, min(size, sent + NUDGE_BYTES))
 
     def _hand_over(self, start: int, end: int) -> None:
@@ -178,7 +178,7 @@ class Outbox:
         self._transport.write(bytes(self._scratch[start:end]))
 
     def _gather(self) -> int:
-        """Fill the scratch memory from the front of the queue, up to what is cold; its size."""
+        """Fill the scratch memory from the front of the queue, up to cold data; return its size."""
         scratch = self._scratch
         room = len(scratch)
         filled = 0
@@ -200,7 +200,7 @@ class Outbox:
         return filled
 
     def _consume(self, count: int) -> None:
-        """Take bytes that are on their way from the front of the queue."""
+        """Remove bytes that were sent from the front of the queue."""
         queue = self._queue
         while count:
             first = queue.popleft()
@@ -243,5 +243,5 @@ class Outbox:
 
 
 def is_large(segment: Segment) -> TypeGuard[Slice]:
-    """Whether a call of its own for a piece of a file costs less than a copy."""
+    """Whether `sendfile` for a piece of a file costs less than a copy."""
     return isinstance(segment, Slice) and len(segment) >= SENDFILE_BYTES_MIN

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from headrace.broker.buffers import BufferPool
 from headrace.broker.connection import Connection
-from headrace.broker.router import Dispatcher
+from headrace.broker.registry import APIS
+from headrace.broker.router import Router
 from headrace.broker.send_queue import SCRATCH_BYTES, ThreadReader
 from headrace.config import Endpoint
 from headrace.protocol.primitives import ProtocolError
@@ -20,24 +21,23 @@ if TYPE_CHECKING:
     from headrace.broker.node import Node
     from headrace.broker.ports import Hooks
 
-# How long a closing node waits for answers under way.
+# How long a closing node waits for responses under way.
 DRAIN_SECONDS = 5.0
 DRAIN_POLL_SECONDS = 0.005
 TICK_SECONDS = 1.0
-# How soon a connection that waits for room in the queues is looked at again.
-FEED_SECONDS = 0.001
+# How soon a connection that waits for room in the queues tries again.
+RETRY_SECONDS = 0.001
 # A client that stops in the middle of a large frame holds memory that others may need.
 FRAME_STALL_TICKS = 30
-PRODUCE_KEY = 0
-# Only produces carry data; any other request this large is a mistake or an attack, and decoding
-# a hundred megabytes of tiny elements would stop the loop for minutes.
+# A request without records that is larger is a mistake or an attack: to decode a hundred megabytes
+# of tiny elements would stop the loop for minutes.
 CONTROL_FRAME_BYTES_MAX = 4 * 1024 * 1024
 
 log = logging.getLogger(__name__)
 
 
 class ListenError(OSError):
-    """The address cannot be listened on; says which and what to do."""
+    """The broker cannot listen on an address; the error says which, and what to do."""
 
 
 class Server:
@@ -46,7 +46,7 @@ class Server:
     def __init__(self, node: Node, hooks: Hooks | None = None) -> None:
         settings = node.settings
         self.metrics = node.metrics
-        self.dispatcher = Dispatcher(node, hooks)
+        self.router = Router(node, hooks)
         self.pool = BufferPool(settings.int("queued.max.request.bytes"))
         self.scratch = memoryview(self.pool.scratch)
         self.frame_bytes_max = settings.int("socket.request.max.bytes")
@@ -72,7 +72,7 @@ class Server:
         self._receive_buffer = settings.int("socket.receive.buffer.bytes")
         self._connections: set[Connection] = set()
         self._per_ip: Counter[str] = Counter()
-        self._starved: dict[Connection, None] = {}
+        self._waiting: dict[Connection, None] = {}
         self._listener: asyncio.Server | None = None
         self._ticker: asyncio.TimerHandle | None = None
         self._draining = False
@@ -97,7 +97,7 @@ class Server:
         return endpoint.host or bound[0], bound[1]
 
     async def drain(self) -> None:
-        """Accept and read no more; let the answers under way leave, within a bound of time."""
+        """Accept and read no more; let the responses under way leave, within `DRAIN_SECONDS`."""
         self._draining = True
         if self._listener is not None:
             self._listener.close()
@@ -105,26 +105,24 @@ class Server:
             self._ticker.cancel()
         for connection in tuple(self._connections):
             connection.finish()
-        # Nobody needs to wait for data that this broker will not take any more.
+        # Fetches need not wait for data that this broker will not accept any more.
         self._node.fetches.expire_all()
         deadline = self.loop.time() + DRAIN_SECONDS
         while self._connections and self.loop.time() < deadline:
             await asyncio.sleep(DRAIN_POLL_SECONDS)
 
     async def close(self) -> None:
-        """Hang up on everybody."""
-        self.dispatcher.cancel()
+        """Close every connection."""
+        self.router.cancel()
         for connection in tuple(self._connections):
             connection.abort()
-        await self.dispatcher.drain()
+        await self.router.drain()
         if self._listener is not None:
             self._listener.close()
         self.scratch.release()
 
-    # What connections ask.
-
     def admit(self, connection: Connection, transport: asyncio.Transport) -> str | None:
-        """Take a connection in, or say why not."""
+        """Accept a connection and return None, or return why not."""
         if self._draining:
             return "the broker is stopping"
         if len(self._connections) >= self._connections_max:
@@ -143,10 +141,10 @@ class Server:
         return None
 
     def release(self, connection: Connection) -> None:
-        """A connection is gone."""
+        """Forget a connection that is closed."""
         if connection in self._connections:
             self._connections.discard(connection)
-            self._starved.pop(connection, None)
+            self._waiting.pop(connection, None)
             self.metrics.connections.value -= 1
             self._per_ip[connection.peer] -= 1
             if not self._per_ip[connection.peer]:
@@ -157,30 +155,31 @@ class Server:
         # Each connection may always have one request of its own under way.
         if self._node.produces.size < self._requests_max or connection.idle:
             return False
-        self.starve(connection)
+        self.wait_for_room(connection)
         return True
 
-    def starve(self, connection: Connection) -> None:
-        """Execute nothing more for a connection until there is room."""
+    def wait_for_room(self, connection: Connection) -> None:
+        """Stall a connection until there is room."""
         connection.stall()
-        if not self._starved:
-            self.loop.call_later(FEED_SECONDS, self._feed)
-        self._starved[connection] = None
+        if not self._waiting:
+            self.loop.call_later(RETRY_SECONDS, self._retry)
+        self._waiting[connection] = None
 
     def check_frame(self, size: int, api_key: int) -> None:
-        """Refuse a frame that is larger than its API may send."""
+        """Raise ProtocolError for a frame that is too large for its API."""
         limit = self.frame_bytes_max
-        if api_key != PRODUCE_KEY:
+        api = APIS.get(api_key)
+        if api is None or not api.receives_records:
             limit = min(limit, CONTROL_FRAME_BYTES_MAX)
         if size > limit:
-            raise ProtocolError(f"frame of {size} bytes for API {api_key}; {limit} are the most")
+            raise ProtocolError(f"frame of {size} bytes for API {api_key}; the limit is {limit}")
 
-    def _feed(self) -> None:
-        """Let stalled connections go on as room appears."""
-        starved = tuple(self._starved)
-        self._starved.clear()
-        for connection in starved:
-            connection.unstall()  # it comes back if there is still no room
+    def _retry(self) -> None:
+        """Let stalled connections try again."""
+        waiting = tuple(self._waiting)
+        self._waiting.clear()
+        for connection in waiting:
+            connection.unstall()  # it waits again if there is still no room
 
     def _on_tick(self) -> None:
         self.tick += 1
@@ -189,7 +188,7 @@ class Server:
             self._reap()
 
     def _reap(self) -> None:
-        """Close connections that nothing happened on for `connections.max.idle.ms`."""
+        """Close connections without traffic for `connections.max.idle.ms`."""
         oldest = self.tick - self._idle_ticks if self._idle_ticks else 0
         for connection in tuple(self._connections):
             if (connection.last_tick < oldest and connection.idle) or (

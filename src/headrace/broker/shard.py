@@ -36,9 +36,9 @@ from headrace.storage.log.reading import ColdRead
 from headrace.timing.wheel import Timer
 
 if TYPE_CHECKING:
+    from headrace.broker.clock import Timers
     from headrace.broker.node import Node
     from headrace.broker.partition import Partition
-    from headrace.broker.timers import Timers
 
 # The most that a record can take beside its key and value: lengths, deltas and attributes.
 RECORD_OVERHEAD_BYTES = 24

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from headrace.broker.pending import Pending
+from headrace.broker.purgatory import Pending
 from headrace.broker.sharding import Sharded
 from headrace.broker.transactions_markers import Markers
 from headrace.broker.transactions_shard import Step, TransactionShard

@@ -1,9 +1,9 @@
 """Writing the markers of decided transactions, and waiting until every one is durable.
 
-A decision is final, so its markers are written however long it takes: what cannot be written now
-(a full disk) is tried again, what is on an offline disk waits for the next start, and what is on a
-deleted topic is left out. After a crash markers are written again: one that is there already is
-left out, or does no harm because nothing came after it.
+A decision is final, so its markers are written however long it takes. If a disk is full, the write
+is tried again; on an offline disk, it waits for the next start; on a deleted topic, it is skipped.
+After a crash markers are written again: one that exists already is skipped, or does no harm
+because nothing follows it.
 """
 
 from __future__ import annotations
@@ -28,33 +28,33 @@ if TYPE_CHECKING:
 # Leadership of `__transaction_state` never moves on a single node, so this never rises.
 COORDINATOR_EPOCH = 0
 RETRY_MS = 1_000
-# How long a sync may take before the log tells of it; the wait goes on.
+# How long a sync may take before it is logged; the wait continues.
 PATIENCE_MS = 30_000
 
 log = logging.getLogger(__name__)
 
 
-class Parts:
-    """The parts of an ending that are yet to come: those who are left, and each lot of syncs.
+class OutstandingMarkers:
+    """Counts what an ending still waits for: retries, and groups of markers that are synced.
 
-    One count for all of them, since a disk may be full for so many rounds that callbacks which
-    wrap each other would become too deep to call.
+    One count for all of them: while a disk is full, callbacks that wrap each other would nest too
+    deep to call.
     """
 
-    __slots__ = ("_awaited", "_done")
+    __slots__ = ("_count", "_done")
 
     def __init__(self, done: Callable[[], None]) -> None:
-        self._awaited = 1
+        self._count = 1
         self._done = done
 
-    def expect_one_more(self) -> None:
-        """Wait for another part, too."""
-        self._awaited += 1
+    def add(self) -> None:
+        """Wait for one more."""
+        self._count += 1
 
-    def one_is_done(self) -> None:
-        """A part has come; with the last one all is done."""
-        self._awaited -= 1
-        if not self._awaited:
+    def finish_one(self) -> None:
+        """One is done; calls `done` after the last."""
+        self._count -= 1
+        if not self._count:
             self._done()
 
 
@@ -66,13 +66,13 @@ class Markers:
 
     def settle(self, ending: Ending, done: Callable[[], None]) -> None:
         """Write a marker to each partition of a transaction; `done` when all are durable."""
-        self._settle(ending, ending.partitions, Parts(done), RETRY_MS)
+        self._settle(ending, ending.partitions, OutstandingMarkers(done), RETRY_MS)
 
     def _settle(
         self,
         ending: Ending,
         partitions: Iterable[TopicPartition],
-        parts: Parts,
+        outstanding: OutstandingMarkers,
         retry_ms: int,
     ) -> None:
         node = self._node
@@ -81,7 +81,7 @@ class Markers:
         for topic, index in sorted(partitions):
             partition = node.partitions.get(topic, index)
             if partition is None and topic not in node.catalog.topics:
-                continue  # deleted: nobody will read what the transaction wrote
+                continue  # deleted: nobody will read the records
             if partition is not None and self._is_settled(partition, ending):
                 continue
             try:
@@ -90,7 +90,7 @@ class Markers:
                 end = self.append_own(partition, ending.producer, ending.committed)
             except KafkaError as error:
                 if error.code is ErrorCode.INVALID_PRODUCER_EPOCH:
-                    # Under a newer epoch an administrator has ended the transaction there.
+                    # An administrator has ended the transaction there, with a newer epoch.
                     log.warning("no marker of %r in %s-%d: %s", ending, topic, index, error)
                     continue
                 if retry_ms == RETRY_MS:
@@ -105,31 +105,31 @@ class Markers:
             else:
                 written.append((partition, end))
         if left:
-            # Beside the syncs, not behind them: one of them may be on a disk that has just failed
-            # and never come to its end, and readers of the other partitions must not wait for it.
-            parts.expect_one_more()
+            # Retry beside the syncs, not after them: one may be on a disk that has just failed and
+            # never end, and readers of the other partitions must not wait for it.
+            outstanding.add()
             again_ms = min(2 * retry_ms, PATIENCE_MS)
             node.real_timers.call_later(
-                retry_ms, partial(self._settle, ending, left, parts, again_ms)
+                retry_ms, partial(self._settle, ending, left, outstanding, again_ms)
             )
-        when_durable(node, written, parts.one_is_done)
+        when_durable(node, written, outstanding.finish_one)
 
     def _is_settled(self, partition: Partition, ending: Ending) -> bool:
-        """Whether the marker is there already; what is open then is a later transaction's."""
+        """Whether the marker is written already; then an open transaction is a later one."""
         known = partition.log.producers.get(ending.producer.id)
         return ending.has_own_epoch and known is not None and known.epoch >= ending.producer.epoch
 
     def append_own(self, partition: Partition, producer: Producer, committed: bool) -> int:
-        """Append a marker of this node's coordinator; as `append`."""
+        """`append` as this node's coordinator."""
         known = partition.log.producers.get(producer.id)
-        # No other coordinator is there to be fenced; but an administrator may claim any epoch.
+        # There is no other coordinator to fence; but an administrator may have used any epoch.
         epoch = max(COORDINATOR_EPOCH, known.coordinator_epoch if known is not None else 0)
         return self.append(partition, producer, committed, epoch)
 
     def append(
         self, partition: Partition, producer: Producer, committed: bool, coordinator_epoch: int
     ) -> int:
-        """Append one marker; the offset behind it. Raises KafkaError if it is refused."""
+        """Append one marker and return the offset after it; raises KafkaError if it is refused."""
         error = partition.error
         if error:
             raise KafkaError(error)
@@ -166,7 +166,7 @@ class MarkersWaiting(Waiting):
         for partition, end_offset in self._written:
             if partition.log.high_watermark < end_offset and not partition.deleted:
                 return False
-        # What this sets off may write to the same partitions, and wake them.
+        # `done` may write to the same partitions, and so complete this again.
         done, self._done = self._done, _nothing
         done()
         return True
@@ -182,7 +182,7 @@ class MarkersWaiting(Waiting):
 
 
 def _nothing() -> None:
-    """Whoever waited has been told."""
+    """Does nothing: `done` has been called."""
 
 
 def when_durable(

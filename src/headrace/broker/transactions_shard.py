@@ -17,11 +17,11 @@ from headrace.broker.purgatory import Purgatory, Waiting
 from headrace.broker.shard import Landing, Shard, Write
 from headrace.coordinator.effects import Now, ProducerEpoch
 from headrace.coordinator.loading import Loader
-from headrace.coordinator.refusals import FOR_CLIENTS
 from headrace.coordinator.transactions.coordinator import TransactionCoordinator
 from headrace.coordinator.transactions.effects import NO_PRODUCER, Ending, Producer, Result
 from headrace.coordinator.transactions.records import TransactionChange, decode, encode
 from headrace.protocol.compression import Codec
+from headrace.protocol.error_responses import coordinator_error
 from headrace.protocol.errors import ErrorCode
 from headrace.protocol.primitives import ProtocolError
 
@@ -104,7 +104,7 @@ class Attempt(Waiting):
             self._answer(result.error, result.producer)
 
     def _refuse(self, log_error: ErrorCode) -> None:
-        self._answer(FOR_CLIENTS.get(log_error, ErrorCode.UNKNOWN_SERVER_ERROR), NO_PRODUCER)
+        self._answer(coordinator_error(log_error), NO_PRODUCER)
 
 
 class TransactionShard(Shard[TransactionChange]):

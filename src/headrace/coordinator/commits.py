@@ -32,6 +32,7 @@ from headrace.protocol.api.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from headrace.protocol.api.txn_offset_commit import TxnOffsetCommitRequest
+from headrace.protocol.error_responses import failed_response
 from headrace.protocol.errors import ErrorCode
 
 NO_OFFSET = -1
@@ -250,22 +251,8 @@ def check_commit(
 
 
 def refused_commit(request: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitResponse:
-    """A commit of which nothing was stored."""
-    return OffsetCommitResponse(
-        topics=[
-            OffsetCommitResponseTopic(
-                name=topic.name,
-                topic_id=topic.topic_id,
-                partitions=[
-                    OffsetCommitResponsePartition(
-                        partition_index=partition.partition_index, error_code=error
-                    )
-                    for partition in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
+    """The response to a commit of which nothing was stored."""
+    return failed_response(request, OffsetCommitResponse, None, error)
 
 
 def no_offset(partition: int, error: ErrorCode = ErrorCode.NONE) -> OffsetFetchResponsePartitions:

@@ -16,6 +16,7 @@ from headrace.protocol.api.txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
+from headrace.protocol.error_responses import failed_response
 from headrace.protocol.errors import ErrorCode
 
 
@@ -82,18 +83,5 @@ def check_txn_commit(group: Group | None, request: TxnOffsetCommitRequest) -> Er
 def refused_txn_commit(
     request: TxnOffsetCommitRequest, error: ErrorCode
 ) -> TxnOffsetCommitResponse:
-    """A commit of which nothing was stored."""
-    return TxnOffsetCommitResponse(
-        topics=[
-            TxnOffsetCommitResponseTopic(
-                name=topic.name,
-                partitions=[
-                    TxnOffsetCommitResponsePartition(
-                        partition_index=partition.partition_index, error_code=error
-                    )
-                    for partition in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
+    """The response to a commit of which nothing was stored."""
+    return failed_response(request, TxnOffsetCommitResponse, None, error)

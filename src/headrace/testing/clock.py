@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from headrace.broker.clock import Alarm
+from headrace.broker.clock import WakeUp
 
 ADVANCE_TIMEOUT_SECONDS = 30.0
 # Work that an alarm starts may wait for something else, such as a client; then time moves on.
@@ -74,7 +74,7 @@ class VirtualClock:
 
     def wake_after(
         self, loop: asyncio.AbstractEventLoop, delay_ms: int, wake: Callable[[], None]
-    ) -> Alarm:
+    ) -> WakeUp:
         if delay_ms <= 0:
             return loop.call_soon(wake)
         alarm = VirtualAlarm(loop, wake)

@@ -1,4 +1,4 @@
-"""Asks the handlers of a real broker, through the real codecs but without a socket."""
+"""Calls the API functions of a real broker, through the real codecs but without a socket."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from tests.waiting import WAIT_SECONDS
 
 from headrace.broker.broker import Broker
 from headrace.broker.clock import Clock
-from headrace.broker.context import Context
 from headrace.broker.node import Node
-from headrace.broker.pending import Pending
-from headrace.broker.registry import HANDLERS
+from headrace.broker.purgatory import Pending
+from headrace.broker.registry import APIS, Context
 from headrace.config import BROKER_ROWS, Settings
 from headrace.metadata import Topic
 from headrace.metadata.planning import NewTopic
@@ -39,13 +38,13 @@ class Asker:
         self, request: Message, response: type[ResponseT], version: int | None = None
     ) -> ResponseT:
         """Send a request in a version (the newest by default) and return the answer."""
-        handler = HANDLERS[request.API_KEY]
+        api = APIS[request.API_KEY]
         assert RESPONSES[request.API_KEY] is response
-        version = handler.version_max if version is None else version
-        assert handler.version_min <= version <= handler.version_max
+        version = api.version_max if version is None else version
+        assert api.version_min <= version <= api.version_max
         # As in a receive buffer, records may be written to where they lie.
         received = decode(type(request), version, bytearray(encode(request, version)))
-        answer = handler.function(self.node, Context(request.API_KEY, version, "test"), received)
+        answer = api.function(self.node, Context(request.API_KEY, version, "test"), received)
         if isinstance(answer, Pending):
             resolved: asyncio.Future[Message | None] = asyncio.get_running_loop().create_future()
             answer.on_resolved(lambda pending: resolved.set_result(pending.response))

@@ -1,4 +1,4 @@
-"""One file per API; importing this package fills the table of handlers."""
+"""One file per API; importing this package fills the table of APIs."""
 
 from headrace.broker.apis import (
     add_offsets_to_txn,

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.broker.pending import Pending
-from headrace.broker.registry import Answer, handles
+from headrace.broker.purgatory import Pending
+from headrace.broker.registry import Answer, serves
 from headrace.coordinator.effects import Now
 from headrace.coordinator.transactions.coordinator import TransactionCoordinator
 from headrace.coordinator.transactions.effects import Producer, Result
@@ -21,13 +21,13 @@ from headrace.protocol.errors import ErrorCode, KafkaError
 from headrace.protocol.schema import Message
 
 if TYPE_CHECKING:
-    from headrace.broker.context import Context
     from headrace.broker.node import Node
+    from headrace.broker.registry import Context
 
 FENCED_VERSION = 2
 
 
-@handles(AddOffsetsToTxnRequest, 0, 4)
+@serves(AddOffsetsToTxnRequest, 0, 4)
 def add_offsets_to_txn(node: Node, ctx: Context, request: AddOffsetsToTxnRequest) -> Answer:
     """Let the partition that stores a group's offsets join the transaction."""
     if not request.group_id:

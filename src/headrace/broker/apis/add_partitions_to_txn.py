@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from headrace.broker.pending import Pending
-from headrace.broker.registry import handles
+from headrace.broker.purgatory import Pending
+from headrace.broker.registry import serves
 from headrace.coordinator.effects import Now
 from headrace.coordinator.transactions.coordinator import BUMPING_VERSION, TransactionCoordinator
 from headrace.coordinator.transactions.effects import Producer, Result
@@ -28,8 +28,8 @@ from headrace.protocol.errors import ErrorCode, KafkaError
 from headrace.protocol.partitions import TopicPartition
 
 if TYPE_CHECKING:
-    from headrace.broker.context import Context
     from headrace.broker.node import Node
+    from headrace.broker.registry import Context
 
 FENCED_VERSION = 2
 BATCH_VERSION = 4
@@ -37,7 +37,7 @@ BATCH_VERSION = 4
 Errors = dict[TopicPartition, ErrorCode]
 
 
-@handles(AddPartitionsToTxnRequest, 0, 5)
+@serves(AddPartitionsToTxnRequest, 0, 5)
 def add_partitions_to_txn(
     node: Node, ctx: Context, request: AddPartitionsToTxnRequest
 ) -> AddPartitionsToTxnResponse | Pending:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headrace.broker.apis.describe_configs import check_broker
 from headrace.broker.apis.metadata import unknown_topic_error
-from headrace.broker.registry import handles
+from headrace.broker.registry import serves
 from headrace.config.changes import ResourceType
 from headrace.protocol.api.alter_configs import (
     AlterableConfig,
@@ -23,13 +23,13 @@ from headrace.protocol.api.alter_configs import (
 from headrace.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from headrace.broker.context import Context
     from headrace.broker.node import Node
+    from headrace.broker.registry import Context
     from headrace.broker.topics import Alteration
     from headrace.protocol.api.incremental_alter_configs import IncrementalAlterConfigsRequest
 
 
-@handles(AlterConfigsRequest, 0, 2)
+@serves(AlterConfigsRequest, 0, 2)
 async def alter_configs(
     node: Node, ctx: Context, request: AlterConfigsRequest
 ) -> AlterConfigsResponse:

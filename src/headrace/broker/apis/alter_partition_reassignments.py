@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.broker.registry import handles
+from headrace.broker.registry import serves
 from headrace.metadata.planning import check_assignment
 from headrace.protocol.api.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -20,11 +20,11 @@ from headrace.protocol.api.alter_partition_reassignments import (
 from headrace.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from headrace.broker.context import Context
     from headrace.broker.node import Node
+    from headrace.broker.registry import Context
 
 
-@handles(AlterPartitionReassignmentsRequest, 0, 1)
+@serves(AlterPartitionReassignmentsRequest, 0, 1)
 def alter_partition_reassignments(
     node: Node, ctx: Context, request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:

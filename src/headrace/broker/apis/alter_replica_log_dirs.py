@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from headrace.broker.registry import handles
+from headrace.broker.registry import serves
 from headrace.protocol.api.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsRequest,
@@ -17,11 +17,11 @@ from headrace.protocol.api.alter_replica_log_dirs import (
 )
 
 if TYPE_CHECKING:
-    from headrace.broker.context import Context
     from headrace.broker.node import Node
+    from headrace.broker.registry import Context
 
 
-@handles(AlterReplicaLogDirsRequest, 1, 2)
+@serves(AlterReplicaLogDirsRequest, 1, 2)
 async def alter_replica_log_dirs(
     node: Node, ctx: Context, request: AlterReplicaLogDirsRequest
 ) -> AlterReplicaLogDirsResponse:

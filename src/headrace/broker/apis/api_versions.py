@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from headrace.broker.registry import HANDLERS, handles
+from headrace.broker.registry import APIS, serves
 from headrace.coordinator.transactions.coordinator import BUMPING_VERSION
 from headrace.protocol.api.api_versions import (
     ApiVersion,
@@ -22,8 +22,8 @@ from headrace.protocol.api.api_versions import (
 from headrace.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from headrace.broker.context import Context
     from headrace.broker.node import Node
+    from headrace.broker.registry import Context
 
 TRANSACTION_VERSION = "transaction.version"
 FEATURE_ZERO_VERSION = 4
@@ -31,9 +31,26 @@ FEATURE_ZERO_VERSION = 4
 SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-@handles(ApiVersionsRequest, 0, 4)
+def unsupported_version() -> ApiVersionsResponse:
+    """The response to a version from the future: only this API, so that the client asks again.
+
+    Given every range, franz-go does not ask again, and misses the features that v0 cannot carry.
+    """
+    own = [row for row in served() if row.api_key == ApiVersionsRequest.API_KEY]
+    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=own)
+
+
+def served() -> list[ApiVersion]:
+    """The version range of every API, by key."""
+    return [
+        ApiVersion(api_key=key, min_version=api.advertised_min, max_version=api.version_max)
+        for key, api in sorted(APIS.items())
+    ]
+
+
+@serves(ApiVersionsRequest, 0, 4, unsupported=unsupported_version)
 def api_versions(node: Node, ctx: Context, request: ApiVersionsRequest) -> ApiVersionsResponse:
-    """Tell which APIs and versions are served."""
+    """List the APIs and versions that are served."""
     if ctx.api_version >= 3 and not (
         SOFTWARE.fullmatch(request.client_software_name)
         and SOFTWARE.fullmatch(request.client_software_version)
@@ -58,20 +75,3 @@ def api_versions(node: Node, ctx: Context, request: ApiVersionsRequest) -> ApiVe
             )
         ],
     )
-
-
-def unsupported_version() -> ApiVersionsResponse:
-    """The answer to a version from the future: this API alone, so that the client asks again.
-
-    With all ranges franz-go is content, and never learns of the features that v0 cannot carry.
-    """
-    own = [row for row in served() if row.api_key == ApiVersionsRequest.API_KEY]
-    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=own)
-
-
-def served() -> list[ApiVersion]:
-    """The version range of every API, by key."""
-    return [
-        ApiVersion(api_key=key, min_version=handler.advertised_min, max_version=handler.version_max)
-        for key, handler in sorted(HANDLERS.items())
-    ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from headrace.broker.registry import handles
+from headrace.broker.registry import serves
 from headrace.protocol.api.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -14,11 +14,11 @@ from headrace.protocol.api.create_partitions import (
 from headrace.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from headrace.broker.context import Context
     from headrace.broker.node import Node
+    from headrace.broker.registry import Context
 
 
-@handles(CreatePartitionsRequest, 0, 3)
+@serves(CreatePartitionsRequest, 0, 3)
 async def create_partitions(
     node: Node, ctx: Context, request: CreatePartitionsRequest
 ) -> CreatePartitionsResponse:

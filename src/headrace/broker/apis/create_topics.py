@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from headrace.broker.registry import handles
+from headrace.broker.registry import serves
 from headrace.config import topic_settings
 from headrace.metadata import Topic
 from headrace.metadata.planning import REPLICAS, NewTopic
@@ -25,11 +25,11 @@ from headrace.protocol.errors import ErrorCode, KafkaError
 from headrace.protocol.primitives import ZERO_UUID
 
 if TYPE_CHECKING:
-    from headrace.broker.context import Context
     from headrace.broker.node import Node
+    from headrace.broker.registry import Context
 
 
-@handles(CreateTopicsRequest, 0, 7)
+@serves(CreateTopicsRequest, 0, 7)
 async def create_topics(
     node: Node, ctx: Context, request: CreateTopicsRequest
 ) -> CreateTopicsResponse:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.broker.pending import Pending
-from headrace.broker.registry import handles
+from headrace.broker.purgatory import Pending
+from headrace.broker.registry import serves
 from headrace.coordinator.effects import Reply, Result
 from headrace.protocol.api.delete_groups import (
     DeletableGroupResult,
@@ -15,11 +15,11 @@ from headrace.protocol.api.delete_groups import (
 from headrace.protocol.errors import KafkaError
 
 if TYPE_CHECKING:
-    from headrace.broker.context import Context
     from headrace.broker.node import Node
+    from headrace.broker.registry import Context
 
 
-@handles(DeleteGroupsRequest, 0, 3)
+@serves(DeleteGroupsRequest, 0, 3)
 def delete_groups(node: Node, ctx: Context, request: DeleteGroupsRequest) -> Pending:
     """Delete empty groups with their offsets; answered when that is durable."""
     group_ids = list(dict.fromkeys(request.groups_names))

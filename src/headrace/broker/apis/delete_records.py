@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.broker.registry import handles
+from headrace.broker.registry import serves
 from headrace.metadata.topic_names import INTERNAL
 from headrace.protocol.api.delete_records import (
     DeleteRecordsPartitionResult,
@@ -19,15 +19,15 @@ from headrace.protocol.api.delete_records import (
 from headrace.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from headrace.broker.context import Context
     from headrace.broker.node import Node
+    from headrace.broker.registry import Context
 
 NO_LOW_WATERMARK = -1
 # Stands for all that readers can see.
 HIGH_WATERMARK = -1
 
 
-@handles(DeleteRecordsRequest, 0, 2)
+@serves(DeleteRecordsRequest, 0, 2)
 async def delete_records(
     node: Node, ctx: Context, request: DeleteRecordsRequest
 ) -> DeleteRecordsResponse:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from headrace.broker.registry import handles
+from headrace.broker.registry import serves
 from headrace.protocol.api.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
@@ -18,14 +18,14 @@ from headrace.protocol.errors import ErrorCode, KafkaError
 from headrace.protocol.primitives import ZERO_UUID
 
 if TYPE_CHECKING:
-    from headrace.broker.context import Context
     from headrace.broker.node import Node
+    from headrace.broker.registry import Context
 
 # The first version with an error code of its own for a broker that deletes no topics.
 DELETION_DISABLED = 3
 
 
-@handles(DeleteTopicsRequest, 0, 6)
+@serves(DeleteTopicsRequest, 0, 6)
 async def delete_topics(
     node: Node, ctx: Context, request: DeleteTopicsRequest
 ) -> DeleteTopicsResponse:

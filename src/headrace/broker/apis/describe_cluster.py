@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.broker.registry import handles
+from headrace.broker.registry import serves
 from headrace.protocol.api.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
@@ -13,8 +13,8 @@ from headrace.protocol.api.describe_cluster import (
 from headrace.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from headrace.broker.context import Context
     from headrace.broker.node import Node
+    from headrace.broker.registry import Context
 
 BROKERS, CONTROLLERS = 1, 2
 # Everything that can be done with a cluster, one bit per operation: create, alter, describe,
@@ -22,7 +22,7 @@ BROKERS, CONTROLLERS = 1, 2
 CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
 
 
-@handles(DescribeClusterRequest, 0, 2)
+@serves(DescribeClusterRequest, 0, 2)
 def describe_cluster(
     node: Node, ctx: Context, request: DescribeClusterRequest
 ) -> DescribeClusterResponse:

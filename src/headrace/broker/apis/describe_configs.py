@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from headrace.broker.apis.metadata import unknown_topic_error
-from headrace.broker.registry import handles
+from headrace.broker.registry import serves
 from headrace.config import Scope, Setting, Source, Synonym, topic_settings, topic_synonyms
 from headrace.config.changes import ResourceType
 from headrace.config.kinds import text_of
@@ -26,11 +26,11 @@ from headrace.protocol.api.describe_configs import (
 from headrace.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from headrace.broker.context import Context
     from headrace.broker.node import Node
+    from headrace.broker.registry import Context
 
 
-@handles(DescribeConfigsRequest, 1, 4)
+@serves(DescribeConfigsRequest, 1, 4)
 def describe_configs(
     node: Node, ctx: Context, request: DescribeConfigsRequest
 ) -> DescribeConfigsResponse:

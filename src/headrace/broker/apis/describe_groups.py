@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.broker.registry import handles
+from headrace.broker.registry import serves
 from headrace.coordinator.describe import described, not_described
 from headrace.protocol.api.describe_groups import (
     DescribedGroup,
@@ -16,14 +16,14 @@ from headrace.protocol.api.describe_groups import (
 from headrace.protocol.errors import KafkaError
 
 if TYPE_CHECKING:
-    from headrace.broker.context import Context
     from headrace.broker.node import Node
+    from headrace.broker.registry import Context
 
 # READ, DELETE and DESCRIBE as bits of Kafka's operation codes: nothing is forbidden here yet.
 ALL_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8
 
 
-@handles(DescribeGroupsRequest, 0, 6)
+@serves(DescribeGroupsRequest, 0, 6)
 def describe_groups(
     node: Node, ctx: Context, request: DescribeGroupsRequest
 ) -> DescribeGroupsResponse:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from headrace.broker.registry import handles
+from headrace.broker.registry import serves
 from headrace.protocol.api.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -18,8 +18,8 @@ from headrace.protocol.api.describe_log_dirs import (
 from headrace.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from headrace.broker.context import Context
     from headrace.broker.node import Node
+    from headrace.broker.registry import Context
     from headrace.storage import Log, LogDir
     from headrace.storage.dirs.move import Move
 
@@ -28,7 +28,7 @@ Row = tuple[str, DescribeLogDirsPartition]
 UNKNOWN_BYTES = -1
 
 
-@handles(DescribeLogDirsRequest, 1, 4)
+@serves(DescribeLogDirsRequest, 1, 4)
 async def describe_log_dirs(
     node: Node, ctx: Context, request: DescribeLogDirsRequest
 ) -> DescribeLogDirsResponse:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.broker.apis.metadata import unknown_topic_error
-from headrace.broker.registry import handles
+from headrace.broker.registry import serves
 from headrace.protocol.api.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -15,11 +15,11 @@ from headrace.protocol.api.describe_producers import (
 )
 
 if TYPE_CHECKING:
-    from headrace.broker.context import Context
     from headrace.broker.node import Node
+    from headrace.broker.registry import Context
 
 
-@handles(DescribeProducersRequest, 0, 0)
+@serves(DescribeProducersRequest, 0, 0)
 def describe_producers(
     node: Node, ctx: Context, request: DescribeProducersRequest
 ) -> DescribeProducersResponse:

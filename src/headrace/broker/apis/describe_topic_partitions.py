@@ -13,7 +13,7 @@ from headrace.broker.apis.metadata import (
     describe_topic,
     unknown_topic_error,
 )
-from headrace.broker.registry import handles
+from headrace.broker.registry import serves
 from headrace.protocol.api.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
@@ -24,12 +24,12 @@ from headrace.protocol.api.describe_topic_partitions import (
 from headrace.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from headrace.broker.context import Context
     from headrace.broker.node import Node
+    from headrace.broker.registry import Context
     from headrace.metadata import Topic
 
 
-@handles(DescribeTopicPartitionsRequest, 0, 0)
+@serves(DescribeTopicPartitionsRequest, 0, 0)
 def describe_topic_partitions(
     node: Node, ctx: Context, request: DescribeTopicPartitionsRequest
 ) -> DescribeTopicPartitionsResponse:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.broker.registry import handles
+from headrace.broker.registry import serves
 from headrace.coordinator.transactions.describe import described
 from headrace.protocol.api.describe_transactions import (
     DescribeTransactionsRequest,
@@ -14,11 +14,11 @@ from headrace.protocol.api.describe_transactions import (
 from headrace.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from headrace.broker.context import Context
     from headrace.broker.node import Node
+    from headrace.broker.registry import Context
 
 
-@handles(DescribeTransactionsRequest, 0, 0)
+@serves(DescribeTransactionsRequest, 0, 0)
 def describe_transactions(
     node: Node, ctx: Context, request: DescribeTransactionsRequest
 ) -> DescribeTransactionsResponse:

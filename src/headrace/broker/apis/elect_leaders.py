@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from headrace.broker.registry import handles
+from headrace.broker.registry import serves
 from headrace.protocol.api.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
@@ -19,8 +19,8 @@ from headrace.protocol.api.elect_leaders import (
 from headrace.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from headrace.broker.context import Context
     from headrace.broker.node import Node
+    from headrace.broker.registry import Context
 
 PREFERRED, UNCLEAN = 0, 1
 NO_CANDIDATE = {
@@ -29,7 +29,7 @@ NO_CANDIDATE = {
 }
 
 
-@handles(ElectLeadersRequest, 0, 2)
+@serves(ElectLeadersRequest, 0, 2)
 def elect_leaders(node: Node, ctx: Context, request: ElectLeadersRequest) -> ElectLeadersResponse:
     """Say of each partition why it needs no election, or can have none.
 

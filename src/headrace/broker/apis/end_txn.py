@@ -7,8 +7,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from headrace.broker.pending import Pending
-from headrace.broker.registry import Answer, handles
+from headrace.broker.purgatory import Pending
+from headrace.broker.registry import Answer, serves
 from headrace.coordinator.effects import Now
 from headrace.coordinator.transactions.coordinator import BUMPING_VERSION, TransactionCoordinator
 from headrace.coordinator.transactions.effects import NO_PRODUCER, Producer, Result
@@ -17,8 +17,8 @@ from headrace.protocol.errors import ErrorCode, KafkaError
 from headrace.protocol.schema import Message
 
 if TYPE_CHECKING:
-    from headrace.broker.context import Context
     from headrace.broker.node import Node
+    from headrace.broker.registry import Context
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ FENCED_VERSION = 2
 EPOCH_VERSION = 5
 
 
-@handles(EndTxnRequest, 0, 5)
+@serves(EndTxnRequest, 0, 5)
 def end_txn(node: Node, ctx: Context, request: EndTxnRequest) -> Answer:
     """Commit or abort; answered when the decision is durable, its markers follow."""
     try:

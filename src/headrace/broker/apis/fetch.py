@@ -11,9 +11,8 @@ import logging
 from typing import TYPE_CHECKING
 
 from headrace.broker.partition import Partition
-from headrace.broker.pending import Pending
-from headrace.broker.purgatory import Waiting
-from headrace.broker.registry import handles
+from headrace.broker.purgatory import Pending, Waiting
+from headrace.broker.registry import serves
 from headrace.protocol.api.fetch import (
     AbortedTransaction,
     FetchRequest,
@@ -26,9 +25,9 @@ from headrace.storage.log.reading import ColdRead
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
-    from headrace.broker.context import Context
     from headrace.broker.fetch_sessions import FetchScope, Wanted
     from headrace.broker.node import Node
+    from headrace.broker.registry import Context
 
 READ_COMMITTED = 1
 TOPIC_ID_VERSION = 13
@@ -223,7 +222,7 @@ async def read_cold(node: Node, fetching: Fetching, cold: ColdReads) -> FetchRes
     return fetching.read_anyway(wait=True)
 
 
-@handles(FetchRequest, 4, 18)
+@serves(FetchRequest, 4, 18, sends_records=True)
 def fetch(
     node: Node, ctx: Context, request: FetchRequest
 ) -> FetchResponse | Pending | Awaitable[FetchResponse]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.broker.registry import handles
+from headrace.broker.registry import serves
 from headrace.protocol.api.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
@@ -15,8 +15,8 @@ from headrace.protocol.api.find_coordinator import (
 from headrace.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from headrace.broker.context import Context
     from headrace.broker.node import Node
+    from headrace.broker.registry import Context
 
 BATCH_VERSION = 4
 GROUP_KEY = 0
@@ -24,7 +24,7 @@ TRANSACTION_KEY = 1
 NO_NODE = -1
 
 
-@handles(FindCoordinatorRequest, 0, 6)
+@serves(FindCoordinatorRequest, 0, 6)
 async def find_coordinator(
     node: Node, ctx: Context, request: FindCoordinatorRequest
 ) -> FindCoordinatorResponse:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.broker.registry import handles
+from headrace.broker.registry import serves
 from headrace.protocol.api.heartbeat import HeartbeatRequest, HeartbeatResponse
 from headrace.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from headrace.broker.context import Context
     from headrace.broker.node import Node
+    from headrace.broker.registry import Context
 
 
-@handles(HeartbeatRequest, 0, 4)
+@serves(HeartbeatRequest, 0, 4)
 def heartbeat(node: Node, ctx: Context, request: HeartbeatRequest) -> HeartbeatResponse:
     """Note that a member lives, and tell it whether to join again; never waits for the disk."""
     try:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from headrace.broker.apis.alter_configs import alter_each
-from headrace.broker.registry import handles
+from headrace.broker.registry import serves
 from headrace.config.changes import Change, Operation, apply_changes
 from headrace.protocol.api.incremental_alter_configs import (
     AlterableConfig,
@@ -21,12 +21,12 @@ from headrace.protocol.api.incremental_alter_configs import (
 from headrace.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from headrace.broker.context import Context
     from headrace.broker.node import Node
+    from headrace.broker.registry import Context
     from headrace.broker.topics import Alteration
 
 
-@handles(IncrementalAlterConfigsRequest, 0, 1)
+@serves(IncrementalAlterConfigsRequest, 0, 1)
 async def incremental_alter_configs(
     node: Node, ctx: Context, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:

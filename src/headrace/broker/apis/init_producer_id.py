@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from headrace.broker.pending import Pending
-from headrace.broker.registry import handles
+from headrace.broker.purgatory import Pending
+from headrace.broker.registry import serves
 from headrace.coordinator.effects import Now
 from headrace.coordinator.transactions.coordinator import TransactionCoordinator
 from headrace.coordinator.transactions.effects import NO_PRODUCER, Producer, Result
@@ -19,13 +19,13 @@ from headrace.protocol.api.init_producer_id import InitProducerIdRequest, InitPr
 from headrace.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from headrace.broker.context import Context
     from headrace.broker.node import Node
+    from headrace.broker.registry import Context
 
 FENCED_VERSION = 4
 
 
-@handles(InitProducerIdRequest, 0, 5)
+@serves(InitProducerIdRequest, 0, 5)
 async def init_producer_id(
     node: Node, ctx: Context, request: InitProducerIdRequest
 ) -> InitProducerIdResponse:

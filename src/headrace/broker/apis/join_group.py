@@ -7,18 +7,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.broker.pending import Pending
-from headrace.broker.registry import handles
+from headrace.broker.purgatory import Pending
+from headrace.broker.registry import serves
 from headrace.coordinator.rebalances import refused_join
 from headrace.protocol.api.join_group import JoinGroupRequest
 from headrace.protocol.schema import Message
 
 if TYPE_CHECKING:
-    from headrace.broker.context import Context
     from headrace.broker.node import Node
+    from headrace.broker.registry import Context
 
 
-@handles(JoinGroupRequest, 0, 9)
+@serves(JoinGroupRequest, 0, 9)
 def join_group(node: Node, ctx: Context, request: JoinGroupRequest) -> Message | Pending:
     """Take a member into its group; answered when the joining is over."""
     return node.groups.serve(

@@ -6,17 +6,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.broker.pending import Pending
-from headrace.broker.registry import handles
+from headrace.broker.purgatory import Pending
+from headrace.broker.registry import serves
 from headrace.protocol.api.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from headrace.protocol.schema import Message
 
 if TYPE_CHECKING:
-    from headrace.broker.context import Context
     from headrace.broker.node import Node
+    from headrace.broker.registry import Context
 
 
-@handles(LeaveGroupRequest, 0, 5)
+@serves(LeaveGroupRequest, 0, 5)
 def leave_group(node: Node, ctx: Context, request: LeaveGroupRequest) -> Message | Pending:
     """Let members go; those who stay share out anew."""
     return node.groups.serve(

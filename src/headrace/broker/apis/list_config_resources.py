@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.broker.registry import handles
+from headrace.broker.registry import serves
 from headrace.config.changes import ResourceType
 from headrace.protocol.api.list_config_resources import (
     ConfigResource,
@@ -16,13 +16,13 @@ from headrace.protocol.api.list_config_resources import (
 from headrace.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from headrace.broker.context import Context
     from headrace.broker.node import Node
+    from headrace.broker.registry import Context
 
 KNOWN_TYPES = frozenset(ResourceType) - {ResourceType.UNKNOWN}
 
 
-@handles(ListConfigResourcesRequest, 0, 1)
+@serves(ListConfigResourcesRequest, 0, 1)
 def list_config_resources(
     node: Node, ctx: Context, request: ListConfigResourcesRequest
 ) -> ListConfigResourcesResponse:

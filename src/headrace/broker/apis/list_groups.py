@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.broker.registry import handles
+from headrace.broker.registry import serves
 from headrace.coordinator.describe import listed
 from headrace.protocol.api.list_groups import ListGroupsRequest, ListGroupsResponse
 from headrace.protocol.errors import KafkaError
 
 if TYPE_CHECKING:
-    from headrace.broker.context import Context
     from headrace.broker.node import Node
+    from headrace.broker.registry import Context
 
 
-@handles(ListGroupsRequest, 0, 5)
+@serves(ListGroupsRequest, 0, 5)
 def list_groups(node: Node, ctx: Context, request: ListGroupsRequest) -> ListGroupsResponse:
     """List the groups that this broker coordinates."""
     try:

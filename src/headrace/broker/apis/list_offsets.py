@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.broker.registry import handles
+from headrace.broker.registry import serves
 from headrace.protocol.api.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -18,8 +18,8 @@ from headrace.protocol.api.list_offsets import (
 from headrace.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from headrace.broker.context import Context
     from headrace.broker.node import Node
+    from headrace.broker.registry import Context
 
 LATEST = -1
 EARLIEST = -2
@@ -34,7 +34,7 @@ NO_TIMESTAMP = -1
 NO_OFFSET = -1
 
 
-@handles(ListOffsetsRequest, 1, 11)
+@serves(ListOffsetsRequest, 1, 11)
 async def list_offsets(
     node: Node, ctx: Context, request: ListOffsetsRequest
 ) -> ListOffsetsResponse:

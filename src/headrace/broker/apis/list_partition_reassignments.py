@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.broker.registry import handles
+from headrace.broker.registry import serves
 from headrace.protocol.api.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
 
 if TYPE_CHECKING:
-    from headrace.broker.context import Context
     from headrace.broker.node import Node
+    from headrace.broker.registry import Context
 
 
-@handles(ListPartitionReassignmentsRequest, 0, 0)
+@serves(ListPartitionReassignmentsRequest, 0, 0)
 def list_partition_reassignments(
     node: Node, ctx: Context, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:

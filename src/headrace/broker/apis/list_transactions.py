@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from headrace.broker.registry import handles
+from headrace.broker.registry import serves
 from headrace.broker.worker_processes import WorkerError
 from headrace.coordinator.transactions.describe import STATE_NAMES, listed, matching
 from headrace.protocol.api.list_transactions import (
@@ -18,13 +18,13 @@ from headrace.protocol.api.list_transactions import (
 from headrace.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from headrace.broker.context import Context
     from headrace.broker.node import Node
+    from headrace.broker.registry import Context
 
 PATTERN_SECONDS_MAX = 5.0
 
 
-@handles(ListTransactionsRequest, 0, 2)
+@serves(ListTransactionsRequest, 0, 2)
 async def list_transactions(
     node: Node, ctx: Context, request: ListTransactionsRequest
 ) -> ListTransactionsResponse:

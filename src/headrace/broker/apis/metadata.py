@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from headrace.broker.apis.describe_cluster import CLUSTER_OPERATIONS
-from headrace.broker.registry import handles
+from headrace.broker.registry import serves
 from headrace.metadata import Topic
 from headrace.metadata.planning import NewTopic
 from headrace.metadata.topic_names import INTERNAL, check_name
@@ -30,8 +30,8 @@ from headrace.protocol.errors import ErrorCode, KafkaError
 from headrace.protocol.primitives import ZERO_UUID
 
 if TYPE_CHECKING:
-    from headrace.broker.context import Context
     from headrace.broker.node import Node
+    from headrace.broker.registry import Context
 
 # The first version that may name a topic by its id alone.
 BY_ID = 12
@@ -41,7 +41,7 @@ NO_LEADER = -1
 TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
 
 
-@handles(MetadataRequest, 0, 13)
+@serves(MetadataRequest, 0, 13)
 def metadata(
     node: Node, ctx: Context, request: MetadataRequest
 ) -> MetadataResponse | Awaitable[MetadataResponse]:

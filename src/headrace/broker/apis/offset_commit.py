@@ -6,8 +6,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.broker.pending import Pending
-from headrace.broker.registry import handles
+from headrace.broker.commit_templates import CommitTemplates
+from headrace.broker.purgatory import Pending
+from headrace.broker.registry import serves
 from headrace.coordinator.commits import refused_commit
 from headrace.protocol.api.offset_commit import (
     OffsetCommitRequest,
@@ -21,15 +22,15 @@ from headrace.protocol.errors import ErrorCode
 from headrace.protocol.schema import Message
 
 if TYPE_CHECKING:
-    from headrace.broker.context import Context
     from headrace.broker.node import Node
+    from headrace.broker.registry import Context
     from headrace.coordinator.coordinator import GroupCoordinator
     from headrace.coordinator.effects import Call, Result
 
 TOPIC_ID_VERSION = 10
 
 
-@handles(OffsetCommitRequest, 2, 10)
+@serves(OffsetCommitRequest, 2, 10, fast_path=CommitTemplates)
 def offset_commit(node: Node, ctx: Context, request: OffsetCommitRequest) -> Message | Pending:
     """Store offsets; answered when they are durable."""
     refused = _sort_out(node, ctx, request)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.broker.pending import Pending
-from headrace.broker.registry import handles
+from headrace.broker.purgatory import Pending
+from headrace.broker.registry import serves
 from headrace.protocol.api.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestTopic,
@@ -17,13 +17,13 @@ from headrace.protocol.errors import ErrorCode
 from headrace.protocol.schema import Message
 
 if TYPE_CHECKING:
-    from headrace.broker.context import Context
     from headrace.broker.node import Node
+    from headrace.broker.registry import Context
     from headrace.coordinator.coordinator import GroupCoordinator
     from headrace.coordinator.effects import Call, Result
 
 
-@handles(OffsetDeleteRequest, 0, 0)
+@serves(OffsetDeleteRequest, 0, 0)
 def offset_delete(node: Node, ctx: Context, request: OffsetDeleteRequest) -> Message | Pending:
     """Forget offsets of topics that no member consumes; answered when that is durable."""
     unknown = [topic for topic in request.topics if node.catalog.get(topic.name) is None]

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from headrace.broker.failures import failed_response
 from headrace.broker.groups_shard import GroupShard
-from headrace.broker.pending import Pending
-from headrace.broker.registry import handles
+from headrace.broker.purgatory import Pending
+from headrace.broker.registry import serves
 from headrace.coordinator.commits import no_offset
-from headrace.coordinator.refusals import FOR_CLIENTS
 from headrace.protocol.api.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -23,19 +21,20 @@ from headrace.protocol.api.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
+from headrace.protocol.error_responses import coordinator_error, failed_response
 from headrace.protocol.errors import ErrorCode, KafkaError
 from headrace.protocol.schema import Message
 
 if TYPE_CHECKING:
-    from headrace.broker.context import Context
     from headrace.broker.node import Node
+    from headrace.broker.registry import Context
 
 GROUP_ERROR_VERSION = 2
 BATCH_VERSION = 8
 TOPIC_ID_VERSION = 10
 
 
-@handles(OffsetFetchRequest, 1, 10)
+@serves(OffsetFetchRequest, 1, 10)
 def offset_fetch(node: Node, ctx: Context, request: OffsetFetchRequest) -> Message | Pending:
     """Tell what groups have committed; answered when what is told is durable."""
     fetching = Fetching(node, ctx, request)
@@ -82,7 +81,7 @@ class Fetching:
 
     def fail(self, failed: GroupShard, error: ErrorCode) -> None:
         """What a shard told may not outlive a crash: take it back."""
-        code = FOR_CLIENTS.get(error, ErrorCode.UNKNOWN_SERVER_ERROR)
+        code = coordinator_error(error)
         self._groups = [
             (shard, OffsetFetchResponseGroup(group_id=group.group_id, error_code=code))
             if shard is failed

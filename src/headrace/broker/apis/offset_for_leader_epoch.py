@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.broker.registry import handles
+from headrace.broker.registry import serves
 from headrace.protocol.api.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -15,11 +15,11 @@ from headrace.protocol.api.offset_for_leader_epoch import (
 from headrace.protocol.errors import KafkaError
 
 if TYPE_CHECKING:
-    from headrace.broker.context import Context
     from headrace.broker.node import Node
+    from headrace.broker.registry import Context
 
 
-@handles(OffsetForLeaderEpochRequest, 2, 4)
+@serves(OffsetForLeaderEpochRequest, 2, 4)
 def offset_for_leader_epoch(
     node: Node, ctx: Context, request: OffsetForLeaderEpochRequest
 ) -> OffsetForLeaderEpochResponse:

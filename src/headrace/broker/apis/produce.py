@@ -12,9 +12,9 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 from headrace.broker.partition import Partition
-from headrace.broker.pending import Pending
-from headrace.broker.registry import handles
-from headrace.broker.synced_answers import SyncedAnswer, SyncedTarget
+from headrace.broker.produce_templates import ACKS_ALL, ProduceTemplates
+from headrace.broker.purgatory import Pending, SyncedResponse, SyncedTarget
+from headrace.broker.registry import serves
 from headrace.broker.transactions_verification import TransactionVerification, is_transactional
 from headrace.broker.worker_processes import WorkerError
 from headrace.protocol.api.produce import (
@@ -34,6 +34,7 @@ from headrace.protocol.batch import (
     check_batch,
 )
 from headrace.protocol.compression import Codec
+from headrace.protocol.error_responses import refuse_batch
 from headrace.protocol.errors import ErrorCode, KafkaError
 from headrace.protocol.primitives import ProtocolError
 from headrace.storage import codec_wanted
@@ -41,10 +42,9 @@ from headrace.storage.cleaner.recompress import recompress
 from headrace.storage.log.appending import check_keys
 
 if TYPE_CHECKING:
-    from headrace.broker.context import Context
     from headrace.broker.node import Node
+    from headrace.broker.registry import Context
 
-ACKS_ALL = -1
 TOPIC_ID_VERSION = 13
 ZSTD_VERSION = 7
 # The records of a plain batch up to this size are looked at on the loop.
@@ -57,7 +57,7 @@ Target = SyncedTarget[PartitionProduceResponse]
 Answer: TypeAlias = ProduceResponse | Pending | Awaitable[ProduceResponse | None] | None
 
 
-@handles(ProduceRequest, 3, 13, advertised_min=0)
+@serves(ProduceRequest, 3, 13, advertised_min=0, receives_records=True, fast_path=ProduceTemplates)
 def produce(node: Node, ctx: Context, request: ProduceRequest) -> Answer:
     """Append each partition's batch; answer when they are as durable as `acks` asks."""
     if request.transactional_id is None:
@@ -126,7 +126,7 @@ def write_batches(
                 unknown = ErrorCode.UNKNOWN_TOPIC_ID
                 if name is not None:
                     unknown = node.partitions.why_not(name, data.index)
-                refuse(result, unknown)
+                refuse_batch(result, unknown)
                 continue
             if not partition.opaque and must_be_walked(partition, data.records):
                 # The receive buffer is gone by the time a worker has done its part.
@@ -147,7 +147,7 @@ def write_batches(
     if unpacked:
         return produce_walked(node, ctx, request, unpacked, targets, response, verification)
     if targets:
-        return park(node, request, targets, response, Pending(holds_line=False))
+        return park(node, request, targets, response, Pending(blocks=False))
     if acks:
         return response
     hang_up_on_errors(response)
@@ -189,7 +189,7 @@ def park(
     pending: Pending,
 ) -> Pending:
     """Hold the answer until every target is durable; their syncs start at once."""
-    SyncedAnswer(targets, response, pending, refuse).park(node, max(request.timeout_ms, 0))
+    SyncedResponse(targets, response, pending, refuse_batch).park(node, max(request.timeout_ms, 0))
     return pending
 
 
@@ -224,7 +224,7 @@ async def produce_walked(
             assert data.records is not None
             data.records = await walked(node, partition, data.records)
         except KafkaError as refused:
-            refuse_batch(result, refused)
+            refuse(result, refused)
             continue
         now_ms = node.clock.now_ms()
         end_offset = append(
@@ -311,7 +311,7 @@ def append(
                 )
         info = partition.append(data.records, now_ms, keys_checked=walked)
     except KafkaError as refused:
-        refuse_batch(result, refused)
+        refuse(result, refused)
         return -1
     result.base_offset = info.base_offset
     result.log_append_time_ms = info.append_time_ms
@@ -319,20 +319,11 @@ def append(
     return info.last_offset + 1
 
 
-def refuse_batch(result: PartitionProduceResponse, refused: KafkaError) -> None:
-    """Make a partition's result the refusal of its batch, with the records that are to blame."""
-    refuse(result, refused.code, refused.message)
+def refuse(result: PartitionProduceResponse, refused: KafkaError) -> None:
+    """Make a partition's result the refusal of its batch, with the records at fault."""
+    refuse_batch(result, refused.code, refused.message)
     if isinstance(refused, InvalidRecords):
         result.record_errors = [
             BatchIndexAndErrorMessage(batch_index=place, batch_index_error_message=refused.message)
             for place in refused.places
         ]
-
-
-def refuse(result: PartitionProduceResponse, error: ErrorCode, message: str | None = None) -> None:
-    """Make a partition's result an error."""
-    result.error_code = error
-    result.error_message = message or error.text
-    result.base_offset = -1
-    result.log_append_time_ms = -1
-    result.log_start_offset = -1

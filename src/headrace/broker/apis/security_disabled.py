@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.broker.registry import handles
+from headrace.broker.registry import serves
 from headrace.protocol.api.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
@@ -68,15 +68,15 @@ from headrace.protocol.api.sasl_handshake import SaslHandshakeRequest, SaslHands
 from headrace.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from headrace.broker.context import Context
     from headrace.broker.node import Node
+    from headrace.broker.registry import Context
 
 NO_AUTHORIZER = "No Authorizer is configured."
 NO_QUOTAS = "This broker has no quotas."
 NO_USERS = "This broker has no users."
 
 
-@handles(SaslHandshakeRequest, 0, 1)
+@serves(SaslHandshakeRequest, 0, 1)
 def sasl_handshake(
     node: Node, ctx: Context, request: SaslHandshakeRequest
 ) -> SaslHandshakeResponse:
@@ -84,7 +84,7 @@ def sasl_handshake(
     return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
 
 
-@handles(SaslAuthenticateRequest, 0, 2)
+@serves(SaslAuthenticateRequest, 0, 2)
 def sasl_authenticate(
     node: Node, ctx: Context, request: SaslAuthenticateRequest
 ) -> SaslAuthenticateResponse:
@@ -95,20 +95,20 @@ def sasl_authenticate(
     )
 
 
-@handles(DescribeAclsRequest, 0, 3)
+@serves(DescribeAclsRequest, 0, 3)
 def describe_acls(node: Node, ctx: Context, request: DescribeAclsRequest) -> DescribeAclsResponse:
     """There is no authorizer that would keep any."""
     return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER)
 
 
-@handles(CreateAclsRequest, 0, 3)
+@serves(CreateAclsRequest, 0, 3)
 def create_acls(node: Node, ctx: Context, request: CreateAclsRequest) -> CreateAclsResponse:
     """Each is refused: there is no authorizer that would obey it."""
     refused = AclCreationResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER)
     return CreateAclsResponse(results=[refused] * len(request.creations))
 
 
-@handles(DeleteAclsRequest, 0, 3)
+@serves(DeleteAclsRequest, 0, 3)
 def delete_acls(node: Node, ctx: Context, request: DeleteAclsRequest) -> DeleteAclsResponse:
     """Each filter is refused, as in CreateAcls."""
     refused = DeleteAclsFilterResult(
@@ -117,7 +117,7 @@ def delete_acls(node: Node, ctx: Context, request: DeleteAclsRequest) -> DeleteA
     return DeleteAclsResponse(filter_results=[refused] * len(request.filters))
 
 
-@handles(CreateDelegationTokenRequest, 1, 3)
+@serves(CreateDelegationTokenRequest, 1, 3)
 def create_delegation_token(
     node: Node, ctx: Context, request: CreateDelegationTokenRequest
 ) -> CreateDelegationTokenResponse:
@@ -125,7 +125,7 @@ def create_delegation_token(
     return CreateDelegationTokenResponse(error_code=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
 
 
-@handles(RenewDelegationTokenRequest, 1, 2)
+@serves(RenewDelegationTokenRequest, 1, 2)
 def renew_delegation_token(
     node: Node, ctx: Context, request: RenewDelegationTokenRequest
 ) -> RenewDelegationTokenResponse:
@@ -133,7 +133,7 @@ def renew_delegation_token(
     return RenewDelegationTokenResponse(error_code=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
 
 
-@handles(ExpireDelegationTokenRequest, 1, 2)
+@serves(ExpireDelegationTokenRequest, 1, 2)
 def expire_delegation_token(
     node: Node, ctx: Context, request: ExpireDelegationTokenRequest
 ) -> ExpireDelegationTokenResponse:
@@ -141,7 +141,7 @@ def expire_delegation_token(
     return ExpireDelegationTokenResponse(error_code=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
 
 
-@handles(DescribeDelegationTokenRequest, 1, 3)
+@serves(DescribeDelegationTokenRequest, 1, 3)
 def describe_delegation_token(
     node: Node, ctx: Context, request: DescribeDelegationTokenRequest
 ) -> DescribeDelegationTokenResponse:
@@ -151,7 +151,7 @@ def describe_delegation_token(
     )
 
 
-@handles(DescribeClientQuotasRequest, 0, 1)
+@serves(DescribeClientQuotasRequest, 0, 1)
 def describe_client_quotas(
     node: Node, ctx: Context, request: DescribeClientQuotasRequest
 ) -> DescribeClientQuotasResponse:
@@ -159,7 +159,7 @@ def describe_client_quotas(
     return DescribeClientQuotasResponse(error_message=None, entries=[])
 
 
-@handles(AlterClientQuotasRequest, 0, 1)
+@serves(AlterClientQuotasRequest, 0, 1)
 def alter_client_quotas(
     node: Node, ctx: Context, request: AlterClientQuotasRequest
 ) -> AlterClientQuotasResponse:
@@ -176,7 +176,7 @@ def alter_client_quotas(
     )
 
 
-@handles(DescribeUserScramCredentialsRequest, 0, 0)
+@serves(DescribeUserScramCredentialsRequest, 0, 0)
 def describe_user_scram_credentials(
     node: Node, ctx: Context, request: DescribeUserScramCredentialsRequest
 ) -> DescribeUserScramCredentialsResponse:
@@ -195,7 +195,7 @@ def describe_user_scram_credentials(
     )
 
 
-@handles(AlterUserScramCredentialsRequest, 0, 0)
+@serves(AlterUserScramCredentialsRequest, 0, 0)
 def alter_user_scram_credentials(
     node: Node, ctx: Context, request: AlterUserScramCredentialsRequest
 ) -> AlterUserScramCredentialsResponse:

@@ -6,17 +6,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.broker.pending import Pending
-from headrace.broker.registry import handles
+from headrace.broker.purgatory import Pending
+from headrace.broker.registry import serves
 from headrace.protocol.api.sync_group import SyncGroupRequest, SyncGroupResponse
 from headrace.protocol.schema import Message
 
 if TYPE_CHECKING:
-    from headrace.broker.context import Context
     from headrace.broker.node import Node
+    from headrace.broker.registry import Context
 
 
-@handles(SyncGroupRequest, 0, 5)
+@serves(SyncGroupRequest, 0, 5)
 def sync_group(node: Node, ctx: Context, request: SyncGroupRequest) -> Message | Pending:
     """Give a member its share; answered when the shares of all are durable."""
     return node.groups.serve(

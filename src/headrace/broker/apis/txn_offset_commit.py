@@ -6,10 +6,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.broker.pending import Pending
-from headrace.broker.registry import handles
+from headrace.broker.purgatory import Pending
+from headrace.broker.registry import serves
 from headrace.coordinator.effects import Call, Now
-from headrace.coordinator.refusals import FOR_CLIENTS
 from headrace.coordinator.transactions.coordinator import BUMPING_VERSION, TransactionCoordinator
 from headrace.coordinator.transactions.effects import Producer, Result
 from headrace.coordinator.txn_commits import refused_txn_commit
@@ -19,12 +18,13 @@ from headrace.protocol.api.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
 )
+from headrace.protocol.error_responses import coordinator_error
 from headrace.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from headrace.broker.context import Context
     from headrace.broker.groups_shard import GroupShard
     from headrace.broker.node import Node
+    from headrace.broker.registry import Context
     from headrace.broker.transactions_shard import TransactionShard
 
 LOADING_VERSION = 2
@@ -32,7 +32,7 @@ ABORTABLE_VERSION = 4
 IMPLICIT_VERSION = 5
 
 
-@handles(TxnOffsetCommitRequest, 0, 5)
+@serves(TxnOffsetCommitRequest, 0, 5)
 def txn_offset_commit(
     node: Node, ctx: Context, request: TxnOffsetCommitRequest
 ) -> TxnOffsetCommitResponse | Pending:
@@ -99,7 +99,7 @@ class Committing:
 
         def added(error: ErrorCode) -> None:
             if error:
-                code = FOR_CLIENTS.get(error, ErrorCode.UNKNOWN_SERVER_ERROR)
+                code = coordinator_error(error)
                 self.pending.resolve(self._refused(code))
             else:
                 response = stored.response

@@ -9,9 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.broker.partition import Partition
-from headrace.broker.pending import Pending
-from headrace.broker.registry import handles
-from headrace.broker.synced_answers import SyncedAnswer, SyncedTarget
+from headrace.broker.purgatory import Pending, SyncedResponse, SyncedTarget
+from headrace.broker.registry import serves
 from headrace.broker.transactions_markers import PATIENCE_MS
 from headrace.coordinator.transactions.coordinator import BUMPING_VERSION
 from headrace.coordinator.transactions.effects import Producer
@@ -26,14 +25,14 @@ from headrace.protocol.api.write_txn_markers import (
 from headrace.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from headrace.broker.context import Context
     from headrace.broker.node import Node
+    from headrace.broker.registry import Context
 
 
 Target = SyncedTarget[WritableTxnMarkerPartitionResult]
 
 
-@handles(WriteTxnMarkersRequest, 1, 2)
+@serves(WriteTxnMarkersRequest, 1, 2)
 def write_txn_markers(node: Node, ctx: Context, request: WriteTxnMarkersRequest) -> Pending:
     """Write markers to partitions; answered when all of them are durable, or cannot be."""
     written: list[Target] = []
@@ -56,7 +55,7 @@ def write_txn_markers(node: Node, ctx: Context, request: WriteTxnMarkersRequest)
     pending = Pending()
     response = WriteTxnMarkersResponse(markers=results)
     # Unlike the coordinator, who has decided and waits for ever, a client is told what went wrong.
-    answer = SyncedAnswer(written, response, pending, _refuse)
+    answer = SyncedResponse(written, response, pending, _refuse)
     if not answer.try_complete():
         answer.park(node, PATIENCE_MS)
     return pending
