@@ -13,7 +13,7 @@ from tests.faults.processes import BrokerProcess
 from tests.faults.shop_world import BROKER_SETTINGS, ShopWorld
 from tests.faults.steps import Fault
 
-STILL_SECONDS = 8.0
+STILL_SECONDS = 4.0
 
 
 @dataclass(frozen=True)
