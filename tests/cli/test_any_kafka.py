@@ -11,8 +11,8 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from tests.apache_kafka import java_tool
 from tests.cli.members import Member
+from tests.cli.offsets import commit, committed, fill
 from tests.cli.open_transactions import TIMEOUT_SECONDS, begin, leave_hanging
-from tests.cli.places import commit, committed, fill
 from tests.cli.tool import Headrace
 from tests.interop.brokers import running
 

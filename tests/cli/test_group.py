@@ -6,7 +6,7 @@ import json
 import time
 
 from tests.cli.members import Member
-from tests.cli.places import commit, fill
+from tests.cli.offsets import commit, fill
 from tests.cli.tool import Headrace
 
 from headrace.testing import BrokerThread

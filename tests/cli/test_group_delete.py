@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.cli.members import Member
-from tests.cli.places import commit, committed, fill
+from tests.cli.offsets import commit, committed, fill
 from tests.cli.tool import Headrace
 
 from headrace.testing import BrokerThread

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import pytest
 from tests.cli.members import Member
-from tests.cli.places import commit, committed, fill
+from tests.cli.offsets import commit, committed, fill
 from tests.cli.tool import Headrace
 
 from headrace.client.admin.groups import find_groups

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.cli.members import Member
-from tests.cli.places import commit, committed, fill
+from tests.cli.offsets import commit, committed, fill
 from tests.cli.tool import Headrace
 
 from headrace.testing import BrokerThread

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.cli.members import Member
-from tests.cli.places import commit, fill
+from tests.cli.offsets import commit, fill
 from tests.cli.tool import Headrace
 
 from headrace.client.message import Message

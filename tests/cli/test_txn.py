@@ -7,8 +7,8 @@ import time
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
+from tests.cli.offsets import fill
 from tests.cli.open_transactions import TIMEOUT_SECONDS, begin, hanging_batch
-from tests.cli.places import fill
 from tests.cli.tool import Headrace
 
 from headrace.testing import BrokerThread

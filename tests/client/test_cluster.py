@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from tests.cli.places import commit, fill
+from tests.cli.offsets import commit, fill
 
 from headrace.client.wire.cluster import BrokerAddress, Cluster, CoordinatorOf
 from headrace.client.wire.security import Security

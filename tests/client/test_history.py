@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 import pytest
-from tests.cli.places import commit
+from tests.cli.offsets import commit
 from tests.client.kafkas import Kafka, read_values, values
 from tests.waiting import wait_until
 

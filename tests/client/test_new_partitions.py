@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Consumer as StockConsumer
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.cli.places import commit
+from tests.cli.offsets import commit
 from tests.client.kafkas import Kafka, read_values, values
 from tests.waiting import wait_until
 

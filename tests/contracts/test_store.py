@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import Column, Integer, MetaData, String, Table, insert, select
 from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 from tests.handlers.endings import ends_with
-from tests.handlers.moments import Moments
+from tests.handlers.manual_clock import ManualClock
 from tests.waiting import WAIT_SECONDS
 
 from headrace.store import (
@@ -26,12 +26,12 @@ BILLS = Table("bills", MetaData(), Column("id", Integer, primary_key=True), Colu
 
 
 @pytest.fixture
-def clock() -> Moments:
-    return Moments()
+def clock() -> ManualClock:
+    return ManualClock()
 
 
 @pytest.fixture
-def store(store_url: str, clock: Moments) -> Iterator[Store]:
+def store(store_url: str, clock: ManualClock) -> Iterator[Store]:
     store = open_store(store_url, clock=clock)
     store.create()
     with store.begin() as tx:

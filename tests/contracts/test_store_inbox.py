@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from tests.handlers.endings import ends_with
-from tests.handlers.moments import Moments
+from tests.handlers.manual_clock import ManualClock
 from tests.waiting import WAIT_SECONDS
 
 from headrace.store import Store, open_store
@@ -15,12 +15,12 @@ from headrace.store.inbox import InboxRow
 
 
 @pytest.fixture
-def clock() -> Moments:
-    return Moments()
+def clock() -> ManualClock:
+    return ManualClock()
 
 
 @pytest.fixture
-def store(store_url: str, clock: Moments) -> Iterator[Store]:
+def store(store_url: str, clock: ManualClock) -> Iterator[Store]:
     store = open_store(store_url, clock=clock)
     store.create()
     yield store

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.handlers.endings import ends_with
-from tests.handlers.moments import Moments
+from tests.handlers.manual_clock import ManualClock
 
 from headrace.store import Store, open_store
 from headrace.store.outbox import OutboxRow, Overdue
@@ -25,12 +25,12 @@ class Receipt:
 
 
 @pytest.fixture
-def clock() -> Moments:
-    return Moments()
+def clock() -> ManualClock:
+    return ManualClock()
 
 
 @pytest.fixture
-def store(store_url: str, clock: Moments) -> Iterator[Store]:
+def store(store_url: str, clock: ManualClock) -> Iterator[Store]:
     store = open_store(store_url, clock=clock)
     store.create()
     yield store
@@ -66,7 +66,7 @@ def state(store: Store, id: str) -> str:
     return row(store, id).state
 
 
-def test_a_message_is_kept_whole(store: Store, clock: Moments) -> None:
+def test_a_message_is_kept_whole(store: Store, clock: ManualClock) -> None:
     headers = {"text": "ü", "bytes": b"\xff\x00", "none": None}
     with store.begin() as tx:
         id = tx.send("receipts", Receipt(7), key="k\0", headers=headers, confirm_by=["a", "b"])
@@ -135,7 +135,7 @@ def test_topics_can_be_left_out(store: Store) -> None:
     assert [message.id for message in store.outbox.pending(9, MEGABYTE, {"off", "x"})] == [on]
 
 
-def test_a_message_that_nobody_confirms_is_done_when_sent(store: Store, clock: Moments) -> None:
+def test_a_message_that_nobody_confirms_is_done_when_sent(store: Store, clock: ManualClock) -> None:
     id = send(store)
     relay(store)
     found = row(store, id)
@@ -143,7 +143,7 @@ def test_a_message_that_nobody_confirms_is_done_when_sent(store: Store, clock: M
     assert found.done_ms == found.sent_ms == clock.now_ms()
 
 
-def test_confirmed_by_all_groups_is_confirmed(store: Store, clock: Moments) -> None:
+def test_confirmed_by_all_groups_is_confirmed(store: Store, clock: ManualClock) -> None:
     id = send(store, "a", "b")
     relay(store)
     assert row(store, id).due_ms == clock.now_ms() + FIVE_MINUTES_MS
@@ -180,7 +180,7 @@ def test_a_confirmation_may_come_before_the_mark(store: Store) -> None:
     assert (found.state, found.sends, found.due_ms) == ("confirmed", 1, None)
 
 
-def test_what_is_overdue_is_sent_again_and_then_given_up(store: Store, clock: Moments) -> None:
+def test_what_is_overdue_is_sent_again_and_then_given_up(store: Store, clock: ManualClock) -> None:
     id, confirmed = send(store, "a", "b"), send(store, "a")
     for _ in range(2):
         assert relay(store)[:1] == [id]
@@ -205,7 +205,7 @@ def test_what_is_overdue_is_sent_again_and_then_given_up(store: Store, clock: Mo
 
 @pytest.mark.parametrize("sends_max", [10, 1])
 def test_a_confirmation_that_is_just_being_committed_is_not_overwritten(
-    new_database: Callable[[str], str], clock: Moments, sends_max: int
+    new_database: Callable[[str], str], clock: ManualClock, sends_max: int
 ) -> None:
     # In SQLite writers follow one another, so the question does not arise.
     with closing(open_store(new_database("postgres"), clock=clock)) as store:
@@ -229,7 +229,7 @@ def test_a_confirmation_that_is_just_being_committed_is_not_overwritten(
 
 
 def test_what_a_person_just_has_sent_again_is_not_cleaned_away(
-    new_database: Callable[[str], str], clock: Moments
+    new_database: Callable[[str], str], clock: ManualClock
 ) -> None:
     with closing(open_store(new_database("postgres"), clock=clock)) as store:
         store.create()
@@ -282,7 +282,7 @@ def test_a_person_can_have_messages_sent_again(store: Store) -> None:
     assert state(store, other) == "sent"
 
 
-def test_only_what_is_done_is_cleaned(store: Store, clock: Moments) -> None:
+def test_only_what_is_done_is_cleaned(store: Store, clock: ManualClock) -> None:
     done, waiting = send(store), send(store, "a")
     relay(store)
     pending = send(store)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from tests.handlers.endings import ends_with
-from tests.handlers.moments import Moments
+from tests.handlers.manual_clock import ManualClock
 from tests.waiting import WAIT_SECONDS
 
 from headrace.client.message import Message
@@ -19,12 +19,12 @@ ORDERS = ("orders", 0)
 
 
 @pytest.fixture
-def clock() -> Moments:
-    return Moments()
+def clock() -> ManualClock:
+    return ManualClock()
 
 
 @pytest.fixture
-def store(store_url: str, clock: Moments) -> Iterator[Store]:
+def store(store_url: str, clock: ManualClock) -> Iterator[Store]:
     store = open_store(store_url, clock=clock)
     store.create()
     yield store
@@ -105,7 +105,9 @@ def test_a_message_is_spilled_once(store: Store) -> None:
     assert store.spill.count("ship") == 0
 
 
-def test_what_is_taken_is_nobody_elses_until_its_lease_ends(store: Store, clock: Moments) -> None:
+def test_what_is_taken_is_nobody_elses_until_its_lease_ends(
+    store: Store, clock: ManualClock
+) -> None:
     spill(store, 1, 2, 3)
     first = store.spill.take("bill", 2, owner="me", lease_ms=1_000)
     assert [spilled.message.offset for spilled in first] == [1, 2]
@@ -137,7 +139,9 @@ def take(store: Store, owner: str) -> bool:
         return take_lease(tx, "job", owner, 1_000)
 
 
-def test_a_lease_has_one_owner_until_it_ends_or_is_dropped(store: Store, clock: Moments) -> None:
+def test_a_lease_has_one_owner_until_it_ends_or_is_dropped(
+    store: Store, clock: ManualClock
+) -> None:
     assert take(store, "a")
     assert not take(store, "b")
     clock.pass_ms(900)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.apache_kafka import ApacheKafka
-from tests.dispatch.worlds import World
+from tests.dispatch.harness import Harness
 from tests.redis_server import RedisServer
 
 from headrace.testing import BrokerThread
@@ -26,24 +26,24 @@ def shared_broker() -> Iterator[BrokerThread]:
 
 
 @pytest.fixture(params=PAIRS, ids="-".join)
-def world(request: pytest.FixtureRequest) -> Iterator[World]:
+def harness(request: pytest.FixtureRequest) -> Iterator[Harness]:
     """The two worlds in which everything must hold."""
     yield from _world(request, *request.param)
 
 
 @pytest.fixture(params=ALL_PAIRS, ids="-".join)
-def any_world(request: pytest.FixtureRequest) -> Iterator[World]:
+def any_world(request: pytest.FixtureRequest) -> Iterator[Harness]:
     """All four worlds."""
     yield from _world(request, *request.param)
 
 
 @pytest.fixture
-def redis_world(request: pytest.FixtureRequest) -> Iterator[World]:
+def redis_world(request: pytest.FixtureRequest) -> Iterator[Harness]:
     """Headrace with Redis, for what has nothing to do with the kind of broker."""
     yield from _world(request, "headrace", "redis")
 
 
-def _world(request: pytest.FixtureRequest, kafka: str, tokens: str) -> Iterator[World]:
+def _world(request: pytest.FixtureRequest, kafka: str, tokens: str) -> Iterator[Harness]:
     if kafka == "apache":
         apache: ApacheKafka = request.getfixturevalue("apache_kafka")
         bootstrap = apache.bootstrap
@@ -55,6 +55,6 @@ def _world(request: pytest.FixtureRequest, kafka: str, tokens: str) -> Iterator[
         if tokens == "redis":
             server: RedisServer = request.getfixturevalue("redis_server")
             url = server.url
-        world = World(bootstrap, url, Path(folder))
-        with world.stack:
-            yield world
+        harness = Harness(bootstrap, url, Path(folder))
+        with harness.stack:
+            yield harness

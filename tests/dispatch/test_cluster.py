@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
-from tests.dispatch.worlds import World
+from tests.dispatch.harness import Harness
 
 from headrace.dispatch import cluster as module
 from headrace.dispatch.cluster import Cluster
@@ -41,12 +41,12 @@ def test_a_handle_that_knows_no_leaders_is_replaced(monkeypatch: pytest.MonkeyPa
     assert Admin.made == 2
 
 
-def test_topics_are_made_once_and_asking_makes_none(world: World) -> None:
-    cluster = Cluster({"bootstrap.servers": world.bootstrap, "log_level": 0})
-    assert cluster.partitions(world.topic) == 0
-    assert cluster.partitions(world.topic) == 0
+def test_topics_are_made_once_and_asking_makes_none(harness: Harness) -> None:
+    cluster = Cluster({"bootstrap.servers": harness.bootstrap, "log_level": 0})
+    assert cluster.partitions(harness.topic) == 0
+    assert cluster.partitions(harness.topic) == 0
     for partitions in (3, 5):
-        cluster.ensure_topics(world.topic, f"{world.topic}.done", partitions)
-    assert cluster.partitions(world.topic) == 3
-    assert cluster.ends(world.topic, range(3)) == dict.fromkeys(range(3), 0)
-    assert cluster.committed("nobody", world.topic, range(3)) == {}
+        cluster.ensure_topics(harness.topic, f"{harness.topic}.done", partitions)
+    assert cluster.partitions(harness.topic) == 3
+    assert cluster.ends(harness.topic, range(3)) == dict.fromkeys(range(3), 0)
+    assert cluster.committed("nobody", harness.topic, range(3)) == {}

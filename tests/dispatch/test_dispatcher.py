@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
-from tests.dispatch.worlds import World
+from tests.dispatch.harness import Harness
 from tests.waiting import WAIT_SECONDS, wait_until
 
 from headrace.dispatch import Delivery, Dispatcher, DispatchError, JobFailed, SpoolFull
@@ -26,7 +26,7 @@ class Receipt:
     total: float
 
 
-def test_an_answer_comes_back_typed(any_world: World) -> None:
+def test_an_answer_comes_back_typed(any_world: Harness) -> None:
     async def work(order: Order) -> Receipt:
         return Receipt(order, order.number * 1.5)
 
@@ -42,29 +42,29 @@ def test_an_answer_comes_back_typed(any_world: World) -> None:
     asyncio.run(asyncio.wait_for(main(), WAIT_SECONDS))
 
 
-def test_everything_works_without_an_event_loop(world: World) -> None:
+def test_everything_works_without_an_event_loop(harness: Harness) -> None:
     def work(job: str) -> str:
         return job.upper()
 
-    node = world.node(work)
+    node = harness.node(work)
     assert node.submit_sync("tea").result(WAIT_SECONDS) == "TEA"
     handles = node.submit_all_sync([str(number) for number in range(50)])
     assert [handle.result(WAIT_SECONDS) for handle in handles] == [str(n) for n in range(50)]
     assert all(handle.done() for handle in handles)
 
 
-def test_a_node_may_submit_only_and_another_run(world: World) -> None:
+def test_a_node_may_submit_only_and_another_run(harness: Harness) -> None:
     def work(job: bytes) -> bytes:
         return job[::-1]
 
-    world.node(work)
-    sender = world.dispatcher()
+    harness.node(work)
+    sender = harness.dispatcher()
     # Not even started: the first job does that.
     assert sender.submit_sync(b"abc").result(WAIT_SECONDS) == b"cba"
     assert sender.metrics()["partitions"] == 0
 
 
-def test_a_worker_that_raises_fails_its_job_and_no_other(redis_world: World) -> None:
+def test_a_worker_that_raises_fails_its_job_and_no_other(redis_world: Harness) -> None:
     def work(job: int) -> int:
         if job == 13:
             raise ValueError("thirteen")
@@ -80,7 +80,7 @@ def test_a_worker_that_raises_fails_its_job_and_no_other(redis_world: World) -> 
         node.submit_sync("not a number").result(WAIT_SECONDS)
 
 
-def test_one_item_at_a_time_in_each_partition(world: World) -> None:
+def test_one_item_at_a_time_in_each_partition(harness: Harness) -> None:
     lock = threading.Lock()
     pause = threading.Event()
     running: dict[int, str] = {}
@@ -100,7 +100,7 @@ def test_one_item_at_a_time_in_each_partition(world: World) -> None:
             del running[delivery.partition]
         return job
 
-    nodes = [world.node(work), world.node(work)]
+    nodes = [harness.node(work), harness.node(work)]
     wait_until(lambda: all(node.metrics()["partitions"] == 2 for node in nodes))
     handles = [one for node in nodes for one in node.submit_all_sync(range(200))]
     assert sorted(handle.result(WAIT_SECONDS) for handle in handles) == sorted([*range(200)] * 2)
@@ -109,7 +109,7 @@ def test_one_item_at_a_time_in_each_partition(world: World) -> None:
     assert all(node.metrics()["done"] > 0 for node in nodes)
 
 
-def test_all_partitions_work_at_once(redis_world: World) -> None:
+def test_all_partitions_work_at_once(redis_world: Harness) -> None:
     together = threading.Barrier(4)
 
     def work(_job: int) -> None:
@@ -120,7 +120,7 @@ def test_all_partitions_work_at_once(redis_world: World) -> None:
         assert handle.result(WAIT_SECONDS) is None
 
 
-def test_an_unfinished_job_of_the_same_id_is_the_same(redis_world: World) -> None:
+def test_an_unfinished_job_of_the_same_id_is_the_same(redis_world: Harness) -> None:
     release = threading.Event()
     runs: list[str] = []
 
@@ -140,14 +140,14 @@ def test_an_unfinished_job_of_the_same_id_is_the_same(redis_world: World) -> Non
     assert node.submit_sync("two", id="the-id").result(WAIT_SECONDS) == "two"
 
 
-def test_a_full_spool_refuses_if_told_to(redis_world: World) -> None:
+def test_a_full_spool_refuses_if_told_to(redis_world: Harness) -> None:
     node = redis_world.node(None, full="refuse", spool_items_max=3)
     node.submit_all_sync([b"1", b"2", b"3"])
     with pytest.raises(SpoolFull, match='full="wait"'):
         node.submit_sync(b"4")
 
 
-def test_a_full_spool_makes_submitters_wait(redis_world: World) -> None:
+def test_a_full_spool_makes_submitters_wait(redis_world: Harness) -> None:
     release = threading.Event()
 
     def work(_job: bytes) -> None:
@@ -171,7 +171,7 @@ def test_a_full_spool_makes_submitters_wait(redis_world: World) -> None:
     assert node.metrics()["spool_waiting"] == 0
 
 
-def test_what_cannot_be_a_job_or_a_worker_is_refused(redis_world: World) -> None:
+def test_what_cannot_be_a_job_or_a_worker_is_refused(redis_world: Harness) -> None:
     node = redis_world.node(None)
     with pytest.raises(DispatchError, match="None is not a job"):
         node.submit_sync(None)
@@ -195,7 +195,7 @@ def test_settings_that_would_stop_everybody_are_refused() -> None:
         Dispatcher("nowhere:1", topic="jobs", settings={"group.instance.id": "one"})
 
 
-def test_a_job_that_the_topic_does_not_take_fails_and_no_other(redis_world: World) -> None:
+def test_a_job_that_the_topic_does_not_take_fails_and_no_other(redis_world: Harness) -> None:
     def work(job: bytes) -> int:
         return len(job)
 
@@ -220,7 +220,7 @@ def test_a_job_that_the_topic_does_not_take_fails_and_no_other(redis_world: Worl
     wait_until(lambda: redis_world.idle() == 4, "all tokens come back")
 
 
-def test_an_answer_that_the_done_topic_does_not_take_fails_its_job(redis_world: World) -> None:
+def test_an_answer_that_the_done_topic_does_not_take_fails_its_job(redis_world: Harness) -> None:
     def work(size: int) -> bytes:
         return b"x" * size
 
@@ -232,7 +232,7 @@ def test_an_answer_that_the_done_topic_does_not_take_fails_its_job(redis_world: 
     wait_until(lambda: redis_world.idle() == 4, "all tokens come back")
 
 
-def test_a_node_reads_outcomes_only_when_it_has_jobs_of_its_own(redis_world: World) -> None:
+def test_a_node_reads_outcomes_only_when_it_has_jobs_of_its_own(redis_world: Harness) -> None:
     def work(job: int) -> int:
         return job
 
@@ -251,7 +251,7 @@ def test_a_node_reads_outcomes_only_when_it_has_jobs_of_its_own(redis_world: Wor
 
 
 def test_jobs_that_wait_without_any_token_are_explained_once(
-    redis_world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    redis_world: Harness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("headrace.dispatch.inspector.OVERDUE_LOOK_SECONDS", 0.05)
     node = redis_world.node(None)
@@ -262,7 +262,7 @@ def test_jobs_that_wait_without_any_token_are_explained_once(
     assert caplog.text.count("no worker has put a token") == 1
 
 
-def test_who_waits_when_the_node_stops_is_told(redis_world: World) -> None:
+def test_who_waits_when_the_node_stops_is_told(redis_world: Harness) -> None:
     node = redis_world.node(None)
     handle = node.submit_sync(b"never run here")
     node.stop()
@@ -272,7 +272,7 @@ def test_who_waits_when_the_node_stops_is_told(redis_world: World) -> None:
         node.submit_sync(b"too late")
 
 
-def test_tokens_of_topics_do_not_mix(redis_world: World) -> None:
+def test_tokens_of_topics_do_not_mix(redis_world: Harness) -> None:
     def left(_job: str) -> str:
         return "left"
 
@@ -293,7 +293,7 @@ def test_tokens_of_topics_do_not_mix(redis_world: World) -> None:
 
 
 def test_a_broker_that_is_not_there_is_a_clear_error(
-    redis_world: World, monkeypatch: pytest.MonkeyPatch
+    redis_world: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("headrace.dispatch.cluster.REQUEST_SECONDS", 0.5)
     redis_world.bootstrap = "127.0.0.1:1"

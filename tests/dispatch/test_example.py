@@ -6,13 +6,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.dispatch.worlds import World
+from tests.dispatch.harness import Harness
 from tests.waiting import WAIT_SECONDS
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "dispatch.py"
 
 
-def test_small_jobs_overtake_a_large_one(redis_world: World) -> None:
+def test_small_jobs_overtake_a_large_one(redis_world: Harness) -> None:
     done = subprocess.run(
         [sys.executable, str(EXAMPLE), redis_world.bootstrap, redis_world.tokens],
         capture_output=True,

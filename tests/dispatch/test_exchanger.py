@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator, Sequence
 
 import pytest
-from tests.dispatch.worlds import QUICK
+from tests.dispatch.harness import QUICK
 from tests.waiting import wait_until
 
 from headrace.dispatch.errors import TokensUnavailable

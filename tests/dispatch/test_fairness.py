@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from tests.dispatch.worlds import World
+from tests.dispatch.harness import Harness
 from tests.waiting import WAIT_SECONDS, wait_until
 
 LITTLE, MUCH = 20, 600
 
 
-def test_a_node_with_few_jobs_gets_every_other_token(world: World) -> None:
+def test_a_node_with_few_jobs_gets_every_other_token(harness: Harness) -> None:
     order: list[str] = []
 
     def work(name: str) -> None:
         order.append(name)
 
-    world.node(work, partitions=2)
-    wait_until(lambda: world.idle() == 2)
-    busy, quiet = world.node(None), world.node(None)
+    harness.node(work, partitions=2)
+    wait_until(lambda: harness.idle() == 2)
+    busy, quiet = harness.node(None), harness.node(None)
     many = busy.submit_all_sync(["busy"] * MUCH)
     wait_until(lambda: len(order) > 20)
     few = quiet.submit_all_sync(["quiet"] * LITTLE)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import redis
-from tests.dispatch.worlds import World
+from tests.dispatch.harness import Harness
 from tests.redis_server import RedisServer
 from tests.waiting import WAIT_SECONDS, wait_until
 
@@ -18,7 +18,7 @@ from headrace.dispatch.tokens_open import open_tokens
 
 
 @pytest.fixture
-def own_redis(redis_world: World) -> Iterator[RedisServer]:
+def own_redis(redis_world: Harness) -> Iterator[RedisServer]:
     """A server that the test may stop."""
     with RedisServer() as server:
         redis_world.tokens = server.url
@@ -27,15 +27,15 @@ def own_redis(redis_world: World) -> Iterator[RedisServer]:
         redis_world.stack.close()
 
 
-def runner(world: World, runs: Counter[int], **options: Any) -> Dispatcher:
+def runner(harness: Harness, runs: Counter[int], **options: Any) -> Dispatcher:
     def work(job: int) -> int:
         runs[job] += 1
         return job
 
-    return world.node(work, **options)
+    return harness.node(work, **options)
 
 
-def test_an_emptied_store_is_filled_again(redis_world: World, own_redis: RedisServer) -> None:
+def test_an_emptied_store_is_filled_again(redis_world: Harness, own_redis: RedisServer) -> None:
     runs: Counter[int] = Counter()
     nodes = [runner(redis_world, runs) for _ in range(2)]
     wait_until(lambda: redis_world.idle() == 4)
@@ -49,7 +49,7 @@ def test_an_emptied_store_is_filled_again(redis_world: World, own_redis: RedisSe
     assert set(runs.values()) == {1}
 
 
-def test_work_goes_on_when_the_store_was_away(redis_world: World, own_redis: RedisServer) -> None:
+def test_work_goes_on_when_the_store_was_away(redis_world: Harness, own_redis: RedisServer) -> None:
     runs: Counter[int] = Counter()
     release = threading.Event()
 
@@ -76,7 +76,7 @@ def test_work_goes_on_when_the_store_was_away(redis_world: World, own_redis: Red
     assert set(runs.values()) == {1}
 
 
-def test_a_long_job_keeps_its_lease_and_its_partition(redis_world: World) -> None:
+def test_a_long_job_keeps_its_lease_and_its_partition(redis_world: Harness) -> None:
     runs: Counter[str] = Counter()
     release = threading.Event()
 
@@ -112,7 +112,7 @@ def test_a_long_job_keeps_its_lease_and_its_partition(redis_world: World) -> Non
     assert "owner_refused" not in node.metrics()
 
 
-def test_a_token_that_its_taker_never_used_comes_back(redis_world: World) -> None:
+def test_a_token_that_its_taker_never_used_comes_back(redis_world: Harness) -> None:
     runs: Counter[int] = Counter()
     node = runner(redis_world, runs, partitions=1)
     wait_until(lambda: redis_world.idle() == 1)

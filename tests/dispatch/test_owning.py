@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
-from tests.dispatch.worlds import QUICK
+from tests.dispatch.harness import QUICK
 
 from headrace.client.errors import RecordTooLarge
 from headrace.dispatch import effects as fx

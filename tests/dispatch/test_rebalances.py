@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
 from tests.apache_kafka import ApacheKafka
-from tests.dispatch.worlds import World
+from tests.dispatch.harness import Harness
 from tests.waiting import WAIT_SECONDS, wait_until
 
 EAGER = {"partition.assignment.strategy": "range"}
 COOPERATIVE = {"partition.assignment.strategy": "cooperative-sticky"}
 
 
-def scale(world: World, settings: dict[str, Any]) -> None:
+def scale(harness: Harness, settings: dict[str, Any]) -> None:
     """Submit to one node while two others join and leave."""
     runs: Counter[int] = Counter()
 
@@ -24,31 +24,31 @@ def scale(world: World, settings: dict[str, Any]) -> None:
         runs[job] += 1
         return job
 
-    first = world.node(work, settings=settings)
+    first = harness.node(work, settings=settings)
     handles = first.submit_all_sync(range(100))
-    second = world.node(work, settings=settings)
+    second = harness.node(work, settings=settings)
     handles += first.submit_all_sync(range(100, 200))
     wait_until(lambda: second.metrics()["partitions"] == 2)
-    third = world.node(work, settings=settings)
+    third = harness.node(work, settings=settings)
     handles += third.submit_all_sync(range(200, 300))
     wait_until(lambda: second.metrics()["done"] > 0)
     second.stop()
     handles += first.submit_all_sync(range(300, 400))
     assert [handle.result(WAIT_SECONDS) for handle in handles] == list(range(400))
     third.stop()
-    wait_until(lambda: first.metrics()["partitions"] == 4 and world.idle() == 4)
+    wait_until(lambda: first.metrics()["partitions"] == 4 and harness.idle() == 4)
     assert first.submit_sync(400).result(WAIT_SECONDS) == 400
     # Nobody died, so nothing had to run again.
     assert set(runs.values()) == {1}
 
 
 @pytest.mark.parametrize("settings", [EAGER, COOPERATIVE], ids=["eager", "cooperative"])
-def test_nodes_join_and_leave(world: World, settings: dict[str, Any]) -> None:
-    scale(world, settings)
+def test_nodes_join_and_leave(harness: Harness, settings: dict[str, Any]) -> None:
+    scale(harness, settings)
 
 
 def test_nodes_join_and_leave_a_group_of_kip_848(
-    apache_kafka: ApacheKafka, redis_world: World
+    apache_kafka: ApacheKafka, redis_world: Harness
 ) -> None:
     redis_world.bootstrap = apache_kafka.bootstrap
     # With the new protocol these are the broker's business.
@@ -71,7 +71,7 @@ def test_nodes_join_and_leave_a_group_of_kip_848(
     assert set(runs.values()) == {1}
 
 
-def test_a_running_job_survives_the_loss_of_its_partition(world: World) -> None:
+def test_a_running_job_survives_the_loss_of_its_partition(harness: Harness) -> None:
     release = threading.Event()
     runs: Counter[str] = Counter()
 
@@ -81,11 +81,11 @@ def test_a_running_job_survives_the_loss_of_its_partition(world: World) -> None:
             assert release.wait(WAIT_SECONDS)
         return job
 
-    first = world.node(work, partitions=2, settings=EAGER)
+    first = harness.node(work, partitions=2, settings=EAGER)
     long = first.submit_sync("long")
     wait_until(lambda: runs["long"])
     # An eager rebalance takes all partitions away and gives one back.
-    second = world.node(work, partitions=2, settings=EAGER)
+    second = harness.node(work, partitions=2, settings=EAGER)
     wait_until(lambda: second.metrics()["partitions"] == 1)
     short = second.submit_all_sync(["short"] * 20)
     for handle in short:
@@ -93,10 +93,10 @@ def test_a_running_job_survives_the_loss_of_its_partition(world: World) -> None:
     release.set()
     assert long.result(WAIT_SECONDS) == "long"
     assert runs["long"] == 1
-    wait_until(lambda: world.idle() == 2)
+    wait_until(lambda: harness.idle() == 2)
 
 
-def test_new_partitions_get_tokens_while_nodes_run(world: World) -> None:
+def test_new_partitions_get_tokens_while_nodes_run(harness: Harness) -> None:
     seen: set[int] = set()
     together = threading.Barrier(4)
 
@@ -106,10 +106,10 @@ def test_new_partitions_get_tokens_while_nodes_run(world: World) -> None:
         seen.add(job)
         return job
 
-    node = world.node(work, partitions=2)
+    node = harness.node(work, partitions=2)
     assert node.submit_sync(1).result(WAIT_SECONDS) == 1
-    admin = AdminClient({"bootstrap.servers": world.bootstrap, "log_level": 0})
-    admin.create_partitions([NewPartitions(world.topic, 4)])[world.topic].result(WAIT_SECONDS)
+    admin = AdminClient({"bootstrap.servers": harness.bootstrap, "log_level": 0})
+    admin.create_partitions([NewPartitions(harness.topic, 4)])[harness.topic].result(WAIT_SECONDS)
     wait_until(lambda: node.metrics()["partitions"] == 4)
     # All four at once, or nobody passes the barrier.
     for handle in node.submit_all_sync([-1, -2, -3, -4]):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from tests.dispatch.worlds import World
+from tests.dispatch.harness import Harness
 from tests.waiting import WAIT_SECONDS, wait_until
 
 from headrace.dispatch import Dispatcher
@@ -18,9 +18,9 @@ from headrace.dispatch.outcomes import Outcome, parse
 class Outsider:
     """Any Kafka client, which knows nothing of tokens."""
 
-    def __init__(self, world: World) -> None:
-        self.topic = world.topic
-        settings = {"bootstrap.servers": world.bootstrap, "log_level": 0}
+    def __init__(self, harness: Harness) -> None:
+        self.topic = harness.topic
+        settings = {"bootstrap.servers": harness.bootstrap, "log_level": 0}
         self._producer = Producer(settings)
         self._consumer = Consumer({**settings, "group.id": "outsider"})
 
@@ -45,43 +45,43 @@ class Outsider:
 
 
 @pytest.fixture
-def outsider(world: World) -> Iterator[Outsider]:
-    made = Outsider(world)
+def outsider(harness: Harness) -> Iterator[Outsider]:
+    made = Outsider(harness)
     yield made
     made.close()
 
 
-def fence_of(world: World, partition: int) -> str:
-    return world.status().tokens[partition].fence.text()
+def fence_of(harness: Harness, partition: int) -> str:
+    return harness.status().tokens[partition].fence.text()
 
 
-def started(world: World, seen: list[bytes]) -> Dispatcher:
+def started(harness: Harness, seen: list[bytes]) -> Dispatcher:
     def work(job: bytes) -> bytes:
         seen.append(job)
         return job
 
-    node = world.node(work, partitions=1)
-    wait_until(lambda: world.idle() == 1)
+    node = harness.node(work, partitions=1)
+    wait_until(lambda: harness.idle() == 1)
     return node
 
 
 def test_a_record_without_a_value_only_gives_the_token_back(
-    world: World, outsider: Outsider
+    harness: Harness, outsider: Outsider
 ) -> None:
     seen: list[bytes] = []
-    node = started(world, seen)
-    before = fence_of(world, 0)
+    node = started(harness, seen)
+    before = fence_of(harness, 0)
     for _ in range(3):
         outsider.send(None, 0)
-    wait_until(lambda: fence_of(world, 0) != before and world.idle() == 1)
+    wait_until(lambda: fence_of(harness, 0) != before and harness.idle() == 1)
     assert node.submit_sync(b"after").result(WAIT_SECONDS) == b"after"
     assert seen == [b"after"]
-    assert len(world.status().tokens) == 1
+    assert len(harness.status().tokens) == 1
 
 
-def test_a_strangers_record_is_refused_and_never_run(world: World, outsider: Outsider) -> None:
+def test_a_strangers_record_is_refused_and_never_run(harness: Harness, outsider: Outsider) -> None:
     seen: list[bytes] = []
-    node = started(world, seen)
+    node = started(harness, seen)
     outsider.send(b"surprise", 0)
     outsider.send(b"surprise", 0, id="x", fence="nonsense")
     assert node.submit_sync(b"own").result(WAIT_SECONDS) == b"own"
@@ -89,7 +89,9 @@ def test_a_strangers_record_is_refused_and_never_run(world: World, outsider: Out
     assert node.metrics()["owner_refused"] == 2
 
 
-def test_an_item_with_a_repeated_token_is_refused_at_once(world: World, outsider: Outsider) -> None:
+def test_an_item_with_a_repeated_token_is_refused_at_once(
+    harness: Harness, outsider: Outsider
+) -> None:
     release = threading.Event()
     runs: list[bytes] = []
 
@@ -97,9 +99,9 @@ def test_an_item_with_a_repeated_token_is_refused_at_once(world: World, outsider
         runs.append(job)
         assert release.wait(WAIT_SECONDS)
 
-    node = world.node(work, partitions=1)
-    wait_until(lambda: world.idle() == 1)
-    fence = fence_of(world, 0)
+    node = harness.node(work, partitions=1)
+    wait_until(lambda: harness.idle() == 1)
+    fence = fence_of(harness, 0)
     handle = node.submit_sync(b"first")
     wait_until(lambda: runs)
     # The same token a second time, while the first item still runs.
@@ -115,13 +117,15 @@ def test_an_item_with_a_repeated_token_is_refused_at_once(world: World, outsider
     assert node.metrics()["owner_refused"] == 2
 
 
-def test_the_done_topic_tells_what_became_of_each_item(world: World, outsider: Outsider) -> None:
+def test_the_done_topic_tells_what_became_of_each_item(
+    harness: Harness, outsider: Outsider
+) -> None:
     def work(job: str) -> str:
         if job == "bad":
             raise KeyError("no such thing")
         return job.upper()
 
-    node = world.node(work, partitions=1)
+    node = harness.node(work, partitions=1)
     handles = [node.submit_sync(job, id=job) for job in ("good", "bad")]
     wait_until(lambda: all(handle.done() for handle in handles))
     outcomes = {outcome.id: outcome for outcome in outsider.outcomes()}

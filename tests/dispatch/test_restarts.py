@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient
-from tests.dispatch.worlds import World
+from tests.dispatch.harness import Harness
 from tests.waiting import WAIT_SECONDS, wait_until
 
 from headrace.dispatch import Delivery, Dispatcher
@@ -17,9 +17,9 @@ from headrace.dispatch.node import Node
 from headrace.store import open_store
 
 
-def test_a_restarted_node_goes_on_with_its_spool(world: World) -> None:
-    spool = world.folder / "own.spool"
-    submitter = world.node(None, spool=spool)
+def test_a_restarted_node_goes_on_with_its_spool(harness: Harness) -> None:
+    spool = harness.folder / "own.spool"
+    submitter = harness.node(None, spool=spool)
     submitter.submit_all_sync(range(100))
     submitter.stop()
     seen: Counter[int] = Counter()
@@ -27,16 +27,16 @@ def test_a_restarted_node_goes_on_with_its_spool(world: World) -> None:
     def work(job: int) -> None:
         seen[job] += 1
 
-    again = world.node(work, spool=spool)
+    again = harness.node(work, spool=spool)
     wait_until(lambda: len(seen) == 100)
     wait_until(lambda: again.metrics()["spool_items"] == 0)
     assert set(seen.values()) == {1}
     again.stop()
-    third = world.node(None, spool=spool)
+    third = harness.node(None, spool=spool)
     assert third.metrics()["spool_items"] == 0
 
 
-def test_what_ended_while_its_node_was_away_does_not_run_again(world: World) -> None:
+def test_what_ended_while_its_node_was_away_does_not_run_again(harness: Harness) -> None:
     release = threading.Event()
     seen: Counter[int] = Counter()
 
@@ -45,21 +45,21 @@ def test_what_ended_while_its_node_was_away_does_not_run_again(world: World) -> 
         assert release.wait(WAIT_SECONDS)
         return job
 
-    worker = world.node(work)
-    spool = world.folder / "own.spool"
-    submitter = world.node(None, spool=spool)
+    worker = harness.node(work)
+    spool = harness.folder / "own.spool"
+    submitter = harness.node(None, spool=spool)
     submitter.submit_all_sync(range(4))
     wait_until(lambda: len(seen) == 4)
     submitter.stop()
     release.set()
     wait_until(lambda: worker.metrics()["done"] == 4)
-    again = world.node(None, spool=spool)
+    again = harness.node(None, spool=spool)
     wait_until(lambda: again.metrics()["spool_items"] == 0)
     assert set(seen.values()) == {1}
 
 
 def test_a_node_that_ends_hands_over_through_a_shared_table(
-    world: World, new_database: Callable[[str], str]
+    harness: Harness, new_database: Callable[[str], str]
 ) -> None:
     seen: Counter[int] = Counter()
 
@@ -67,17 +67,17 @@ def test_a_node_that_ends_hands_over_through_a_shared_table(
         seen[job] += 1
 
     url = new_database("sqlite")
-    leaving = world.node(None, spool=url)
+    leaving = harness.node(None, spool=url)
     leaving.submit_all_sync(range(50))
     leaving.stop()
-    staying = world.node(work, spool=url)
+    staying = harness.node(work, spool=url)
     wait_until(lambda: len(seen) == 50)
     wait_until(lambda: staying.metrics()["spool_items"] == 0)
     assert set(seen.values()) == {1}
 
 
 def test_an_item_that_the_group_passed_over_is_sent_again(
-    redis_world: World, monkeypatch: pytest.MonkeyPatch
+    redis_world: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("headrace.dispatch.inspector.OVERDUE_MS", 100)
     monkeypatch.setattr("headrace.dispatch.inspector.OVERDUE_LOOK_SECONDS", 0.3)
@@ -109,7 +109,7 @@ def test_an_item_that_the_group_passed_over_is_sent_again(
     assert submitter.metrics()["lost_back"] == 1
 
 
-def test_a_worker_that_vanishes_has_its_item_run_elsewhere(redis_world: World) -> None:
+def test_a_worker_that_vanishes_has_its_item_run_elsewhere(redis_world: Harness) -> None:
     seen: Counter[str] = Counter()
     release = threading.Event()
 
@@ -146,7 +146,7 @@ def vanish(dispatcher: Dispatcher) -> None:
 
 
 def test_a_job_that_runs_twice_has_one_effect_with_an_inbox(
-    redis_world: World, new_database: Callable[[str], str]
+    redis_world: Harness, new_database: Callable[[str], str]
 ) -> None:
     store = open_store(new_database("sqlite"))
     store.create()

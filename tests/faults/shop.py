@@ -71,12 +71,12 @@ class ShopConfig:
 
 
 class Order(msgspec.Struct):
-    """An order, or a receipt for it: the n-th of its key, and what fate it has."""
+    """An order, or a receipt for it: the n-th of its key, and how it behaves."""
 
     id: str
     key: str
     n: int
-    fate: str = "ok"  # "ok", "flaky", "poison" or "slow"
+    kind: str = "ok"  # "ok", "flaky", "poison" or "slow"
 
 
 class OrderRefused(Exception):
@@ -93,12 +93,12 @@ class Shop:
         self._log = os.open(FAILURES, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
     def judge(self, handler: str, order: Order) -> None:
-        """Fail as the order's fate wants it, and write that down first."""
-        if order.fate == "slow":
+        """Fail as the order's kind says, and write that down first."""
+        if order.kind == "slow":
             self._never.wait(SLOW_SECONDS)
         place = (handler, order.id)
-        flaky = order.fate == "flaky" and self._failed[place] < FLAKY_FAILURES
-        if flaky or (order.fate == "poison" and handler == BILL):
+        flaky = order.kind == "flaky" and self._failed[place] < FLAKY_FAILURES
+        if flaky or (order.kind == "poison" and handler == BILL):
             self._failed[place] += 1
             os.write(self._log, f"{handler} {order.id}\n".encode())
             raise OrderRefused(order.id)

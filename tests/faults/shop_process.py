@@ -6,7 +6,7 @@ import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tests.faults.nursery import Nursery
+from tests.faults.fork_server import ForkServer
 
 NOTE = "died-at"
 # How often, and how long each time, a death is waited for before there is more to do.
@@ -17,11 +17,11 @@ DEATH_TURN_SECONDS = 5.0
 class ShopProcess:
     """`headrace run tests.faults.shop:app`, or another command of the shop."""
 
-    def __init__(self, nursery: Nursery, folder: Path, arguments: Sequence[str]):
+    def __init__(self, fork_server: ForkServer, folder: Path, arguments: Sequence[str]):
         self.note = folder / NOTE
         self.note.unlink(missing_ok=True)
         self._log = folder / "app.log"
-        self._child = nursery.start(folder, arguments, self._log)
+        self._child = fork_server.start(folder, arguments, self._log)
 
     def kill(self) -> None:
         self._child.signal(signal.SIGKILL)

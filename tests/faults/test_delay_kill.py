@@ -56,7 +56,7 @@ class ServiceProcess:
         return self._process.poll() is None
 
 
-class DelayWorld:
+class DelayHarness:
     """A broker, instances that are killed, and a client that knows what it was promised."""
 
     def __init__(
@@ -178,33 +178,33 @@ def _now_ms() -> int:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[DelayWorld]:
-    with DelayWorld(tmp_path, 7) as world:
-        yield world
+def harness(tmp_path: Path) -> Iterator[DelayHarness]:
+    with DelayHarness(tmp_path, 7) as harness:
+        yield harness
 
 
-def complaint(world: DelayWorld) -> str:
-    return (world.folder / "service.log").read_text()[-3000:]
+def complaint(harness: DelayHarness) -> str:
+    return (harness.folder / "service.log").read_text()[-3000:]
 
 
 @pytest.mark.timeout(300)
 def test_killed_services_and_a_killed_broker_lose_repeat_and_hurry_nothing(
-    world: DelayWorld,
+    harness: DelayHarness,
 ) -> None:
-    world.start(2)
-    world.send(150, 6_000)
-    wait_until(lambda: read_all(world.kafka, TARGET), "begun", WAIT_SECONDS)
-    world.kill_one()
-    world.start()
-    world.send(150, 6_000)
-    world.kill_broker()
-    world.send(100, 4_000)
-    world.kill_one()
-    world.send(50, 2_000)
-    world.finish()
-    assert world.anomalies(BUSY_LATE_MS_MAX) == [], complaint(world)
-    assert world.instances[0].stop() == 0
-    assert world.kills == 3
+    harness.start(2)
+    harness.send(150, 6_000)
+    wait_until(lambda: read_all(harness.kafka, TARGET), "begun", WAIT_SECONDS)
+    harness.kill_one()
+    harness.start()
+    harness.send(150, 6_000)
+    harness.kill_broker()
+    harness.send(100, 4_000)
+    harness.kill_one()
+    harness.send(50, 2_000)
+    harness.finish()
+    assert harness.anomalies(BUSY_LATE_MS_MAX) == [], complaint(harness)
+    assert harness.instances[0].stop() == 0
+    assert harness.kills == 3
 
 
 @pytest.mark.long
@@ -218,17 +218,19 @@ def test_over_a_hundred_kills_nothing_is_early_late_lost_or_repeated(
     if kind == "apache":
         settings = dict(setting.split("=") for setting in SETTINGS)
         broker = ApacheKafka(settings=settings, data_dir=tmp_path / "kafka")
-    with DelayWorld(tmp_path, seed, broker) as world:
-        world.start(3)
-        world.send(200, 10_000)
-        wait_until(lambda: read_all(world.kafka, TARGET), "begun", WAIT_SECONDS)
+    with DelayHarness(tmp_path, seed, broker) as harness:
+        harness.start(3)
+        harness.send(200, 10_000)
+        wait_until(lambda: read_all(harness.kafka, TARGET), "begun", WAIT_SECONDS)
         for _ in range(40):
-            world.send(world.chance.randrange(50, 400), world.chance.choice((500, 5_000, 20_000)))
-            if world.chance.random() < 0.25:
-                world.kill_broker()
+            harness.send(
+                harness.chance.randrange(50, 400), harness.chance.choice((500, 5_000, 20_000))
+            )
+            if harness.chance.random() < 0.25:
+                harness.kill_broker()
             else:
-                world.kill_one()
-                world.start()
-        world.finish()
-        assert world.kills == 40
-        assert world.anomalies(LATE_MS_MAX) == [], complaint(world)
+                harness.kill_one()
+                harness.start()
+        harness.finish()
+        assert harness.kills == 40
+        assert harness.anomalies(LATE_MS_MAX) == [], complaint(harness)

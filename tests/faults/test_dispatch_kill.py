@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.apache_kafka import QUICK_JVM, ApacheKafka
-from tests.faults.dispatch_world import BROKER_SETTINGS, DispatchWorld, every
+from tests.faults.dispatch_harness import BROKER_SETTINGS, DispatchHarness, every
 from tests.faults.processes import BrokerProcess
 from tests.redis_server import RedisServer
 
@@ -41,29 +41,29 @@ def apache(tmp_path: Path) -> Iterator[ApacheKafka]:
 
 
 def endure(
-    world: DispatchWorld, steps: list[Callable[[], object]], pause_s: float = KILL_SECONDS
+    harness: DispatchHarness, steps: list[Callable[[], object]], pause_s: float = KILL_SECONDS
 ) -> None:
     """Let it happen, let all items end, and look at the whole history."""
-    world.start()
-    every(pause_s, steps, world)
-    assert world.finish(), world.complaint()
-    assert world.has_all_tokens(), world.complaint()
-    assert world.stop() == [0] * len(world.nodes), world.complaint()
-    assert world.left_in_spools() == 0
-    checker = world.check()
+    harness.start()
+    every(pause_s, steps, harness)
+    assert harness.finish(), harness.complaint()
+    assert harness.has_all_tokens(), harness.complaint()
+    assert harness.stop() == [0] * len(harness.nodes), harness.complaint()
+    assert harness.left_in_spools() == 0
+    checker = harness.check()
     counts = {
         "items": len(checker.finished),
-        "kills": world.kills,
+        "kills": harness.kills,
         "refused": checker.refused,
         "repeats": checker.repeats,
     }
     print(json.dumps(counts))
     assert checker.anomalies() == []
-    assert len(checker.finished) == len(checker.submitted) == world.items
+    assert len(checker.finished) == len(checker.submitted) == harness.items
 
 
 def short(folder: Path, bootstrap: str, server: RedisServer) -> None:
-    with DispatchWorld(
+    with DispatchHarness(
         folder,
         bootstrap,
         server,
@@ -71,20 +71,20 @@ def short(folder: Path, bootstrap: str, server: RedisServer) -> None:
         partitions=PARTITIONS,
         items=ITEMS,
         work_ms=WORK_MS,
-    ) as world:
+    ) as harness:
         endure(
-            world,
+            harness,
             [
-                world.kill_one,
-                world.flush_tokens,
-                world.kill_one,
-                world.restart_tokens,
-                lambda: world.storm(1),
-                world.kill_one,
+                harness.kill_one,
+                harness.flush_tokens,
+                harness.kill_one,
+                harness.restart_tokens,
+                lambda: harness.storm(1),
+                harness.kill_one,
             ],
             SHORT_KILL_SECONDS,
         )
-        assert world.kills == 3
+        assert harness.kills == 3
 
 
 @pytest.mark.timeout(600)
@@ -103,7 +103,7 @@ def test_on_apache_kafka_too(tmp_path: Path, apache: ApacheKafka, server: RedisS
 def test_survivors_adopt_the_items_of_a_node_that_never_comes_back(
     tmp_path: Path, broker: BrokerProcess, server: RedisServer
 ) -> None:
-    with DispatchWorld(
+    with DispatchHarness(
         tmp_path,
         broker.bootstrap,
         server,
@@ -112,39 +112,39 @@ def test_survivors_adopt_the_items_of_a_node_that_never_comes_back(
         items=ITEMS // 4,
         work_ms=WORK_MS,
         spool=f"sqlite:///{tmp_path}/spool.db",
-    ) as world:
-        world.start()
-        dead = world.nodes[0]
-        world.wait_submitted(dead, ITEMS // 20)
-        world.leave(dead)
-        assert world.finish(), world.complaint()
-        assert world.stop() == [0] * len(world.nodes), world.complaint()
-        assert world.check().anomalies() == []
+    ) as harness:
+        harness.start()
+        dead = harness.nodes[0]
+        harness.wait_submitted(dead, ITEMS // 20)
+        harness.leave(dead)
+        assert harness.finish(), harness.complaint()
+        assert harness.stop() == [0] * len(harness.nodes), harness.complaint()
+        assert harness.check().anomalies() == []
 
 
-def promised(world: DispatchWorld) -> None:
+def promised(harness: DispatchHarness) -> None:
     """A kill every two seconds from beginning to end, and all the rest in between."""
 
     def kills(count: int) -> list[Callable[[], object]]:
-        return [world.kill_one] * count
+        return [harness.kill_one] * count
 
     steps = kills(5)
     for disturbance in (
-        world.flush_tokens,
-        world.restart_tokens,
-        lambda: world.storm(10),
-        world.flush_tokens,
-        world.restart_tokens,
+        harness.flush_tokens,
+        harness.restart_tokens,
+        lambda: harness.storm(10),
+        harness.flush_tokens,
+        harness.restart_tokens,
     ):
         steps += [disturbance, *kills(5)]
-    endure(world, steps + kills(10))
-    assert world.kills == 40
+    endure(harness, steps + kills(10))
+    assert harness.kills == 40
 
 
 @pytest.mark.long
 @pytest.mark.timeout(3600)
 def test_twenty_thousand_items(tmp_path: Path, broker: BrokerProcess, server: RedisServer) -> None:
-    with DispatchWorld(
+    with DispatchHarness(
         tmp_path,
         broker.bootstrap,
         server,
@@ -152,8 +152,8 @@ def test_twenty_thousand_items(tmp_path: Path, broker: BrokerProcess, server: Re
         partitions=LONG_PARTITIONS,
         items=LONG_ITEMS,
         work_ms=LONG_WORK_MS,
-    ) as world:
-        promised(world)
+    ) as harness:
+        promised(harness)
 
 
 @pytest.mark.long
@@ -161,7 +161,7 @@ def test_twenty_thousand_items(tmp_path: Path, broker: BrokerProcess, server: Re
 def test_twenty_thousand_items_on_apache_kafka(
     tmp_path: Path, apache: ApacheKafka, server: RedisServer
 ) -> None:
-    with DispatchWorld(
+    with DispatchHarness(
         tmp_path,
         apache.bootstrap,
         server,
@@ -169,5 +169,5 @@ def test_twenty_thousand_items_on_apache_kafka(
         partitions=LONG_PARTITIONS,
         items=LONG_ITEMS,
         work_ms=LONG_WORK_MS,
-    ) as world:
-        promised(world)
+    ) as harness:
+        promised(harness)

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from tests.apache_kafka import ApacheKafka
 from tests.faults.half_checker import half_anomalies
+from tests.faults.half_harness import HalfHarness
 from tests.faults.half_process import SERVICE_STEPS, SHOP_STEPS
-from tests.faults.half_world import HalfWorld
 from tests.faults.processes import BrokerProcess
-from tests.faults.shop_world import BROKER_SETTINGS
+from tests.faults.shop_harness import BROKER_SETTINGS
 from tests.postgres import Postgres, programs
 
 ORDERS_PER_FAULT = 5
@@ -66,33 +66,33 @@ def test_every_step_is_a_function_of_the_layer() -> None:
             step.resolve()
 
 
-def shop_dies(world: HalfWorld, step: str) -> None:
+def shop_dies(harness: HalfHarness, step: str) -> None:
     """One shop dies at a step; the other answers for it."""
-    shop = world.chance.choice(world.shops)
+    shop = harness.chance.choice(harness.shops)
     shop.kill()
-    shop.start(step, world.chance.randint(1, 3))
+    shop.start(step, harness.chance.randint(1, 3))
     shop.wait_died(step)
-    world.kills += 1
+    harness.kills += 1
     shop.start()
 
 
-def service_dies(world: HalfWorld, step: str) -> None:
+def service_dies(harness: HalfHarness, step: str) -> None:
     """The service dies at a step, and another takes over."""
-    world.service.kill()
-    world.service.start(step, world.chance.randint(1, 3))
-    world.service.wait_died(step)
-    world.kills += 1
-    world.service.start()
+    harness.service.kill()
+    harness.service.start(step, harness.chance.randint(1, 3))
+    harness.service.wait_died(step)
+    harness.kills += 1
+    harness.service.start()
 
 
-def crash(world: HalfWorld, what: BrokerProcess | ApacheKafka | Postgres) -> None:
+def crash(harness: HalfHarness, what: BrokerProcess | ApacheKafka | Postgres) -> None:
     """The broker or the database dies while all are at work."""
     if isinstance(what, Postgres):
         what.restart()
     else:
         what.kill()
         what.start()
-    world.kills += 1
+    harness.kills += 1
 
 
 @needs_postgres
@@ -100,20 +100,20 @@ def crash(world: HalfWorld, what: BrokerProcess | ApacheKafka | Postgres) -> Non
 def test_half_messages_survive_the_death_of_everybody(
     tmp_path: Path, broker: BrokerProcess, postgres: Postgres
 ) -> None:
-    with HalfWorld(tmp_path, broker.bootstrap, postgres.database()) as world:
-        world.service.start()
-        for shop in world.shops:
+    with HalfHarness(tmp_path, broker.bootstrap, postgres.database()) as harness:
+        harness.service.start()
+        for shop in harness.shops:
             shop.start()
-        world.wait_sold(ORDERS_PER_FAULT)
+        harness.wait_sold(ORDERS_PER_FAULT)
         for step in SHOP_STEPS:
-            shop_dies(world, step.name)
+            shop_dies(harness, step.name)
         for step in SERVICE_STEPS:
-            service_dies(world, step.name)
+            service_dies(harness, step.name)
         for what in (broker, postgres):
-            crash(world, what)
-            world.wait_sold(ORDERS_PER_FAULT)
-        assert world.finish() == []
-        assert world.kills == len(SHOP_STEPS) + len(SERVICE_STEPS) + 2
+            crash(harness, what)
+            harness.wait_sold(ORDERS_PER_FAULT)
+        assert harness.finish() == []
+        assert harness.kills == len(SHOP_STEPS) + len(SERVICE_STEPS) + 2
 
 
 @needs_postgres
@@ -127,34 +127,34 @@ def test_many_deaths(
     broker: BrokerProcess | ApacheKafka = request.getfixturevalue(
         "broker" if kind == "headrace" else "apache_broker"
     )
-    made = HalfWorld(
+    made = HalfHarness(
         tmp_path, broker.bootstrap, postgres.database(), seed, may_leave_hanging=kind == "apache"
     )
-    with made as world:
-        world.service.start()
-        world.spare.start()
-        for shop in world.shops:
+    with made as harness:
+        harness.service.start()
+        harness.spare.start()
+        for shop in harness.shops:
             shop.start()
         for _ in range(LONG_FAULTS):
-            match world.chance.choice(["shop", "service", "instance", "broker", "postgres"]):
+            match harness.chance.choice(["shop", "service", "instance", "broker", "postgres"]):
                 case "shop":
-                    shop_dies(world, world.chance.choice(SHOP_STEPS).name)
+                    shop_dies(harness, harness.chance.choice(SHOP_STEPS).name)
                 case "service":
                     # Alone, so that it comes to every step.
-                    world.spare.kill()
-                    service_dies(world, world.chance.choice(SERVICE_STEPS).name)
-                    world.spare.start()
+                    harness.spare.kill()
+                    service_dies(harness, harness.chance.choice(SERVICE_STEPS).name)
+                    harness.spare.start()
                 case "instance":
-                    victim = world.chance.choice([world.service, world.spare])
+                    victim = harness.chance.choice([harness.service, harness.spare])
                     victim.kill()
-                    world.wait_sold(LONG_ORDERS_PER_FAULT)
+                    harness.wait_sold(LONG_ORDERS_PER_FAULT)
                     victim.start()
-                    world.kills += 1
+                    harness.kills += 1
                 case "broker":
-                    crash(world, broker)
+                    crash(harness, broker)
                 case _:
-                    crash(world, postgres)
-            world.wait_sold(LONG_ORDERS_PER_FAULT)
-        world.spare.stop()
-        assert world.finish() == []
-        assert world.kills * LONG_ROUNDS >= 100
+                    crash(harness, postgres)
+            harness.wait_sold(LONG_ORDERS_PER_FAULT)
+        harness.spare.stop()
+        assert harness.finish() == []
+        assert harness.kills * LONG_ROUNDS >= 100

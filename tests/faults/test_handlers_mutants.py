@@ -1,4 +1,4 @@
-"""A layer that is broken in one way: the same worlds and the same checker must notice."""
+"""A layer that is broken in one way: the same harness and the same checker must notice."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tests.faults.fork_server import ForkServer
 from tests.faults.mutants import MUTANTS
-from tests.faults.nursery import Nursery
 from tests.faults.processes import BrokerProcess
-from tests.faults.shop_world import BROKER_SETTINGS, ShopWorld
+from tests.faults.shop_harness import BROKER_SETTINGS, ShopHarness
 from tests.faults.steps import Fault
 
 STILL_SECONDS = 4.0
@@ -45,9 +45,9 @@ CAUGHT = {
 
 
 @pytest.fixture(scope="module")
-def nursery() -> Iterator[Nursery]:
-    with Nursery() as nursery:
-        yield nursery
+def fork_server() -> Iterator[ForkServer]:
+    with ForkServer() as fork_server:
+        yield fork_server
 
 
 @pytest.fixture(scope="module")
@@ -63,17 +63,17 @@ def test_every_mutant_is_tried() -> None:
 
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_a_mutant_is_caught(
-    tmp_path: Path, nursery: Nursery, broker_of_all: BrokerProcess, mutant: str
+    tmp_path: Path, fork_server: ForkServer, broker_of_all: BrokerProcess, mutant: str
 ) -> None:
     case = CAUGHT[mutant]
     url = f"sqlite:///{tmp_path}/shop.db"
     bootstrap = broker_of_all.bootstrap
-    with ShopWorld(tmp_path, nursery, bootstrap, url, prefix=f"{mutant}-") as world:
-        world.order(case.orders, flaky=case.flaky, poison=case.poison, others=case.others)
-        app = world.start([case.fault] if case.fault else [], mutant=mutant)
+    with ShopHarness(tmp_path, fork_server, bootstrap, url, prefix=f"{mutant}-") as harness:
+        harness.order(case.orders, flaky=case.flaky, poison=case.poison, others=case.others)
+        app = harness.start([case.fault] if case.fault else [], mutant=mutant)
         if case.fault:
-            app.wait_died(case.fault.step, lambda: world.order(case.orders, others=case.others))
-            app = world.start(mutant=mutant)
-        world.finish(still_seconds=STILL_SECONDS)
-        found = {anomaly.name for anomaly in world.anomalies()}
+            app.wait_died(case.fault.step, lambda: harness.order(case.orders, others=case.others))
+            app = harness.start(mutant=mutant)
+        harness.finish(still_seconds=STILL_SECONDS)
+        found = {anomaly.name for anomaly in harness.anomalies()}
         assert case.anomaly in found, app.complaint()

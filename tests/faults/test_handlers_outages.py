@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.faults.bell import Bell
-from tests.faults.nursery import Nursery
+from tests.faults.fork_server import ForkServer
 from tests.faults.processes import BrokerProcess
+from tests.faults.shop_harness import BROKER_SETTINGS, ShopHarness
 from tests.faults.shop_process import ShopProcess
-from tests.faults.shop_world import BROKER_SETTINGS, ShopWorld
+from tests.faults.step_signal import StepSignal
 from tests.faults.steps import HANDLER_STEPS, Fault
 from tests.postgres import Postgres, programs
 
@@ -29,9 +29,9 @@ needs_postgres = pytest.mark.skipif(
 
 
 @pytest.fixture(scope="module")
-def nursery() -> Iterator[Nursery]:
-    with Nursery() as nursery:
-        yield nursery
+def fork_server() -> Iterator[ForkServer]:
+    with ForkServer() as fork_server:
+        yield fork_server
 
 
 @pytest.fixture
@@ -47,30 +47,30 @@ def postgres() -> Iterator[Postgres]:
 
 
 def outage_at_every_step(
-    world: ShopWorld,
+    harness: ShopHarness,
     outages: list[Callable[[], None]],
     orders_per_round: int,
     failing: float = 0.25,
 ) -> ShopProcess:
     """One process comes by every step; it waits there while something else crashes."""
-    with Bell() as bell:
+    with StepSignal() as signal:
         faults = [
-            Fault(step.name, world.chance.randint(1, 2), "tell", bell.port)
+            Fault(step.name, harness.chance.randint(1, 2), "tell", signal.port)
             for step in HANDLER_STEPS
         ]
-        app = world.start(faults)
+        app = harness.start(faults)
         left = {step.name for step in HANDLER_STEPS}
         silent_rounds = 0
-        world.order(orders_per_round, flaky=0.6 * failing, poison=0.4 * failing)
+        harness.order(orders_per_round, flaky=0.6 * failing, poison=0.4 * failing)
         while left and silent_rounds < SILENT_ROUNDS_MAX:
-            with bell.answer(RING_SECONDS) as step:
+            with signal.answer(RING_SECONDS) as step:
                 if step:
                     left.remove(step)
-                    outages[world.kills % len(outages)]()
-                    world.kills += 1
+                    outages[harness.kills % len(outages)]()
+                    harness.kills += 1
             if not step:
                 silent_rounds += 1
-                world.order(orders_per_round, flaky=0.6 * failing, poison=0.4 * failing)
+                harness.order(orders_per_round, flaky=0.6 * failing, poison=0.4 * failing)
         assert not left, f"{left} were not passed: {app.complaint()}"
     return app
 
@@ -78,17 +78,17 @@ def outage_at_every_step(
 @needs_postgres
 @pytest.mark.timeout(300)
 def test_an_app_outlives_its_broker_and_its_database_at_every_step(
-    tmp_path: Path, nursery: Nursery, broker: BrokerProcess, postgres: Postgres
+    tmp_path: Path, fork_server: ForkServer, broker: BrokerProcess, postgres: Postgres
 ) -> None:
     def restart_broker() -> None:
         broker.kill()
         broker.start()
 
-    with ShopWorld(tmp_path, nursery, broker.bootstrap, postgres.database()) as world:
+    with ShopHarness(tmp_path, fork_server, broker.bootstrap, postgres.database()) as harness:
         outages = [restart_broker, postgres.restart]
-        app = outage_at_every_step(world, outages, ORDERS_PER_ROUND)
-        assert world.finish(), app.complaint()
-        assert world.anomalies() == []
+        app = outage_at_every_step(harness, outages, ORDERS_PER_ROUND)
+        assert harness.finish(), app.complaint()
+        assert harness.anomalies() == []
         assert app.stop() == 0
 
 
@@ -99,7 +99,7 @@ def test_an_app_outlives_its_broker_and_its_database_at_every_step(
 @pytest.mark.parametrize("seed", range(LONG_ROUNDS))
 def test_many_outages_and_many_messages(
     tmp_path: Path,
-    nursery: Nursery,
+    fork_server: ForkServer,
     broker: BrokerProcess,
     postgres: Postgres,
     seed: int,
@@ -109,10 +109,10 @@ def test_many_outages_and_many_messages(
         broker.kill()
         broker.start()
 
-    with ShopWorld(
-        tmp_path, nursery, broker.bootstrap, postgres.database(), seed=seed, keys=1_000
-    ) as world:
+    with ShopHarness(
+        tmp_path, fork_server, broker.bootstrap, postgres.database(), seed=seed, keys=1_000
+    ) as harness:
         outage = restart_broker if what == "broker" else postgres.restart
-        app = outage_at_every_step(world, [outage], LONG_ORDERS_PER_ROUND, LONG_FAILING)
-        assert world.finish(), app.complaint()
-        assert world.anomalies() == []
+        app = outage_at_every_step(harness, [outage], LONG_ORDERS_PER_ROUND, LONG_FAILING)
+        assert harness.finish(), app.complaint()
+        assert harness.anomalies() == []

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 from tests.apache_kafka import ApacheKafka
-from tests.cli.places import commit, fill
+from tests.cli.offsets import commit, fill
 from tests.cli.tool import TOOL
 from tests.waiting import wait_until
 

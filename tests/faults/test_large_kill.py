@@ -1,4 +1,4 @@
-"""kill -9 of the sender, the handler and the broker: no chunk is lost, no film is seen in part."""
+"""kill -9 of sender, handler and broker: no chunk is lost, no message is seen in part."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import create_engine, text
 from tests.faults.clients import create_topic
-from tests.faults.films import TABLE, TOPIC, FilmsConfig, digest_of
-from tests.faults.films_sender import acknowledged, allow
+from tests.faults.large_app import TABLE, TOPIC, LargeConfig, digest_of
+from tests.faults.large_sender import acknowledged, allow
 from tests.faults.processes import BrokerProcess
 
 from headrace.store import open_store
@@ -29,25 +29,25 @@ BROKER_SETTINGS = ("group.initial.rebalance.delay.ms=0", "group.min.session.time
 ROOT = Path(__file__).parents[2]
 # By `python -m`, in the folder of the test.
 PROGRAMS = {
-    "handler": ("headrace", "run", "tests.faults.films:app"),
-    "sender": ("tests.faults.films_sender", "."),
+    "handler": ("headrace", "run", "tests.faults.large_app:app"),
+    "sender": ("tests.faults.large_sender", "."),
 }
 
-SHORT_ROUNDS, SHORT_FILMS_PER_KILL = 3, 8
+SHORT_ROUNDS, SHORT_PER_KILL = 3, 8
 # 120 kills.
-LONG_ROUNDS, LONG_FILMS_PER_KILL = 40, 30
+LONG_ROUNDS, LONG_PER_KILL = 40, 30
 
 
-class Cinema:
+class LargeHarness:
     """A broker, a handler and a sender, each of them killed again and again."""
 
-    def __init__(self, folder: Path, way: str, films: int, seed: int) -> None:
+    def __init__(self, folder: Path, way: str, messages: int, seed: int) -> None:
         self.folder = folder
         self.chance = random.Random(seed)
         self.kills: Counter[str] = Counter()
         self.broker = BrokerProcess(folder / "data", settings=BROKER_SETTINGS)
-        url = f"sqlite:///{folder}/films.db"
-        self.config = FilmsConfig(self.broker.bootstrap, url, way, str(folder / "claims"), films)
+        url = f"sqlite:///{folder}/store.db"
+        self.config = LargeConfig(self.broker.bootstrap, url, way, str(folder / "claims"), messages)
         self._engine = create_engine(url)
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._pause = threading.Event()
@@ -60,7 +60,7 @@ class Cinema:
         allow(folder, 0)
 
     @contextmanager
-    def open(self) -> Iterator[Cinema]:
+    def open(self) -> Iterator[LargeHarness]:
         with self.broker:
             create_topic(self.broker.bootstrap, TOPIC, PARTITIONS)
             try:
@@ -101,20 +101,20 @@ class Cinema:
         last: object = None
         until_s = time.monotonic() + STILL_SECONDS
         while not condition():
-            now = (acknowledged(self.folder), self.viewings())
+            now = (acknowledged(self.folder), self.handled())
             if now != last:
                 last, until_s = now, time.monotonic() + STILL_SECONDS
             assert time.monotonic() < until_s, f"{what}: {now}, {self.complaints()}"
             self._pause.wait(0.02)
 
-    def viewings(self) -> int:
+    def handled(self) -> int:
         with self._engine.connect() as connection:
-            return int(connection.execute(text("SELECT count(*) FROM viewings")).scalar_one())
+            return int(connection.execute(text("SELECT count(*) FROM handled")).scalar_one())
 
     def check(self) -> None:
-        """Every film was seen once, and whole."""
+        """Every message was seen once, and whole."""
         with self._engine.connect() as connection:
-            seen = connection.execute(text("SELECT id, digest FROM viewings")).all()
+            seen = connection.execute(text("SELECT id, digest FROM handled")).all()
         assert [id for id, count in Counter(id for id, _ in seen).items() if count > 1] == []
         lost = set(map(str, range(acknowledged(self.folder)))) - {id for id, _ in seen}
         assert lost == set(), self.complaints()
@@ -124,22 +124,22 @@ class Cinema:
         return "\n".join((self.folder / f"{name}.log").read_text()[-2000:] for name in PROGRAMS)
 
 
-def kill_again_and_again(cinema: Cinema, rounds: int, films_per_kill: int) -> None:
+def kill_again_and_again(harness: LargeHarness, rounds: int, per_kill: int) -> None:
     victims = ["sender", "handler", "broker"] * rounds
-    cinema.chance.shuffle(victims)
+    harness.chance.shuffle(victims)
     for number, victim in enumerate(victims):
         # Somewhere inside what is sent and seen now, never at a boundary that a test could know.
-        wanted = number * films_per_kill + cinema.chance.randint(1, films_per_kill)
-        allow(cinema.folder, (number + 1) * films_per_kill)
-        count = cinema.viewings if victim == "handler" else lambda: acknowledged(cinema.folder)
-        cinema.wait_for(lambda: count() >= wanted, f"{wanted} films before {victim} dies")  # noqa: B023
-        cinema.kill(victim)
-    total = cinema.config.films
-    allow(cinema.folder, total)
-    cinema.wait_for(lambda: acknowledged(cinema.folder) >= total, "all films are sent")
-    cinema.wait_for(lambda: cinema.viewings() >= total, "all films are seen")
-    cinema.check()
-    assert sum(cinema.kills.values()) == 3 * rounds
+        wanted = number * per_kill + harness.chance.randint(1, per_kill)
+        allow(harness.folder, (number + 1) * per_kill)
+        count = harness.handled if victim == "handler" else lambda: acknowledged(harness.folder)
+        harness.wait_for(lambda: count() >= wanted, f"{wanted} messages before {victim} dies")  # noqa: B023
+        harness.kill(victim)
+    total = harness.config.messages
+    allow(harness.folder, total)
+    harness.wait_for(lambda: acknowledged(harness.folder) >= total, "all messages are sent")
+    harness.wait_for(lambda: harness.handled() >= total, "all messages are seen")
+    harness.check()
+    assert sum(harness.kills.values()) == 3 * rounds
 
 
 @pytest.mark.timeout(600)
@@ -147,16 +147,16 @@ def kill_again_and_again(cinema: Cinema, rounds: int, films_per_kill: int) -> No
 def test_no_chunk_is_lost_whoever_is_killed(tmp_path: Path, way: str) -> None:
     # With claim checks a smoke: their bodies do not pass through the broker.
     rounds = SHORT_ROUNDS if way == "chunks" else 1
-    films = (3 * rounds + 1) * SHORT_FILMS_PER_KILL
-    with Cinema(tmp_path, way, films, seed=1).open() as cinema:
-        kill_again_and_again(cinema, rounds, SHORT_FILMS_PER_KILL)
+    messages = (3 * rounds + 1) * SHORT_PER_KILL
+    with LargeHarness(tmp_path, way, messages, seed=1).open() as harness:
+        kill_again_and_again(harness, rounds, SHORT_PER_KILL)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(4 * 3600)
 @pytest.mark.parametrize("way", ["chunks", "claim"])
 def test_no_chunk_is_lost_over_a_hundred_kills(tmp_path: Path, way: str) -> None:
-    films = (3 * LONG_ROUNDS + 1) * LONG_FILMS_PER_KILL
-    with Cinema(tmp_path, way, films, seed=2).open() as cinema:
-        kill_again_and_again(cinema, LONG_ROUNDS, LONG_FILMS_PER_KILL)
-        assert sum(cinema.kills.values()) >= 100
+    messages = (3 * LONG_ROUNDS + 1) * LONG_PER_KILL
+    with LargeHarness(tmp_path, way, messages, seed=2).open() as harness:
+        kill_again_and_again(harness, LONG_ROUNDS, LONG_PER_KILL)
+        assert sum(harness.kills.values()) >= 100

@@ -8,7 +8,7 @@ import traceback
 import pytest
 from tests.faults.checker import Anomaly, Operation, check
 from tests.faults.disks import append, batch_of, make_durable, open_manager, read_all
-from tests.faults.worlds import Aftermath, LyingDisk, WatchedDisk, World
+from tests.faults.power_loss_workload import LyingDisk, RecoveredDisk, WatchedDisk, Workload
 from tests.storage.faulty_files import PowerLossFileSystem
 
 from headrace.storage import Log
@@ -19,7 +19,7 @@ STEPS_PER_WORLD = 120
 
 
 class Crashes:
-    """Looks at crashes before the operations of a world, so many in all."""
+    """Looks at crashes before the operations of a workload, this many in all."""
 
     def __init__(self, seed: int, limit: int, every: int):
         self.random = random.Random(seed)
@@ -31,31 +31,31 @@ class Crashes:
     def run(self, disk_class: type[WatchedDisk] = WatchedDisk) -> None:
         while self.points < self.limit and not self.found:
             disk = disk_class()
-            world = World(disk, self.random.getrandbits(32))
+            workload = Workload(disk, self.random.getrandbits(32))
 
-            def look(world: World = world, disk: WatchedDisk = disk) -> None:
-                self.look(world, disk)
+            def look(workload: Workload = workload, disk: WatchedDisk = disk) -> None:
+                self.look(workload, disk)
 
             disk.before_operation = look
             for _ in range(STEPS_PER_WORLD):
-                world.step()
+                workload.step()
                 if self.points >= self.limit or self.found:
                     break
             disk.before_operation = None
 
-    def look(self, world: World, disk: WatchedDisk) -> None:
+    def look(self, workload: Workload, disk: WatchedDisk) -> None:
         if self.points >= self.limit or self.found or self.random.randrange(self.every):
             return
         self.points += 1
-        aftermath = Aftermath(self.crashed(disk), list(world.stories.values()))
+        recovered = RecoveredDisk(self.crashed(disk), list(workload.promises.values()))
         try:
-            aftermath.recover(self.random, crashes=self.random.choice([0, 0, 1, 2]))
-            self.found = aftermath.anomalies()
+            recovered.recover(self.random, crashes=self.random.choice([0, 0, 1, 2]))
+            self.found = recovered.anomalies()
             if not self.found:
-                aftermath.retry()
-                self.found = aftermath.anomalies()
+                recovered.retry()
+                self.found = recovered.anomalies()
         except Exception:
-            # Not raised here: this runs inside the world's own file operations.
+            # Not raised here: this runs inside the workload's own file operations.
             self.found = [Anomaly("failed-recovery", "", traceback.format_exc())]
 
     def crashed(self, disk: WatchedDisk) -> PowerLossFileSystem:
@@ -108,19 +108,19 @@ class TestMutants:
 
     def test_a_log_that_forgets_its_producers_is_caught(self) -> None:
         disk = WatchedDisk()
-        world = World(disk, seed=4)
-        world.send()
-        world.send()
-        world.send()
-        aftermath = Aftermath(
-            disk.crash(random.Random(1), keep_probability=1), list(world.stories.values())
+        workload = Workload(disk, seed=4)
+        workload.send()
+        workload.send()
+        workload.send()
+        recovered = RecoveredDisk(
+            disk.crash(random.Random(1), keep_probability=1), list(workload.promises.values())
         )
-        aftermath.recover(random.Random(1))
-        assert aftermath.manager is not None
-        for log in aftermath.manager:
+        recovered.recover(random.Random(1))
+        assert recovered.manager is not None
+        for log in recovered.manager:
             log.producers.clear()
-        aftermath.retry()
-        assert {anomaly.name for anomaly in aftermath.anomalies()} == {"duplicate"}
+        recovered.retry()
+        assert {anomaly.name for anomaly in recovered.anomalies()} == {"duplicate"}
 
     def test_a_reader_that_skips_a_batch_is_caught(self) -> None:
         log = fresh_log()

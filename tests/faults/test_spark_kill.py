@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from tests.apache_kafka import ApacheKafka
 from tests.faults.processes import BrokerProcess
+from tests.faults.spark_harness import SparkHarness
 from tests.faults.spark_pipelines import ALL
-from tests.faults.spark_world import SparkWorld
 from tests.spark.clusters import quick, spark_cluster
 
 pytestmark = pytest.mark.skipif(
@@ -27,26 +27,26 @@ KINDS = ("driver", "jvm", "executor", "task", "broker")
 LONG_KILLS = 7
 
 
-def kill_in_turn(world: SparkWorld, kinds: list[str], names: Sequence[str]) -> None:
+def kill_in_turn(harness: SparkHarness, kinds: list[str], names: Sequence[str]) -> None:
     """Kill something within a batch, with new input each time, and check at the end."""
     try:
         for kind in kinds:
-            world.send_and_wait_for_batches(PER_KILL, world.chance.choice([1, 2]))
-            world.send_and_wait_within_batch(PER_KILL)
-            world.kill(kind)
-        world.wait_until_done()
-        world.stop()
-        assert {name: world.doubled(name) for name in names} == {name: [] for name in names}
+            harness.send_and_wait_for_batches(PER_KILL, harness.chance.choice([1, 2]))
+            harness.send_and_wait_within_batch(PER_KILL)
+            harness.kill(kind)
+        harness.wait_until_done()
+        harness.stop()
+        assert {name: harness.doubled(name) for name in names} == {name: [] for name in names}
     finally:
-        world.stop()
+        harness.stop()
 
 
 @pytest.mark.timeout(600)
 def test_output_is_the_function_of_the_input_through_kills(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "data", settings=SETTINGS) as broker:
-        world = SparkWorld(tmp_path, broker, SHORT)
-        kill_in_turn(world, ["task", "broker", "driver"], SHORT)
-        assert world.kills == {"task": 1, "broker": 1, "driver": 1}
+        harness = SparkHarness(tmp_path, broker, SHORT)
+        kill_in_turn(harness, ["task", "broker", "driver"], SHORT)
+        assert harness.kills == {"task": 1, "broker": 1, "driver": 1}
 
 
 @pytest.mark.long
@@ -60,10 +60,10 @@ def test_many_kills_over_one_run(tmp_path: Path, kind: str) -> None:
         else ApacheKafka(settings=settings)
     )
     with made as broker, spark_cluster(tmp_path, quick()) as cluster:
-        world = SparkWorld(tmp_path, broker, list(ALL), seed=1, cluster=cluster)
+        harness = SparkHarness(tmp_path, broker, list(ALL), seed=1, cluster=cluster)
         kinds = [*KINDS] * LONG_KILLS
-        world.chance.shuffle(kinds)
-        kill_in_turn(world, kinds, list(ALL))
-        assert world.kills == dict.fromkeys(KINDS, LONG_KILLS)
-        assert world.kills.total() >= 30
-        assert world.interrupted >= 10
+        harness.chance.shuffle(kinds)
+        kill_in_turn(harness, kinds, list(ALL))
+        assert harness.kills == dict.fromkeys(KINDS, LONG_KILLS)
+        assert harness.kills.total() >= 30
+        assert harness.interrupted >= 10

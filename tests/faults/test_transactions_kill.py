@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 from tests.broker.apis.asking import Asker
 from tests.broker.transactional import Transactional, committed_offset, read_committed
-from tests.faults.worlds import WatchedDisk
+from tests.faults.power_loss_workload import WatchedDisk
 from tests.storage.faulty_files import PowerLossFileSystem
 from tests.waiting import WAIT_SECONDS
 

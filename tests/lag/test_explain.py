@@ -11,8 +11,8 @@ from contextlib import ExitStack, contextmanager
 import pytest
 from confluent_kafka import Producer
 from tests.cli.members import Member
+from tests.cli.offsets import commit
 from tests.cli.open_transactions import begin
-from tests.cli.places import commit
 from tests.client.kafkas import TIMEOUT_SECONDS, Kafka
 from tests.lag.workers import Worker
 from tests.waiting import wait_until

@@ -12,8 +12,8 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from tests.apache_kafka import ApacheKafka
 from tests.cli.members import Member
+from tests.cli.offsets import commit
 from tests.cli.open_transactions import begin
-from tests.cli.places import commit
 from tests.client.kafkas import TIMEOUT_SECONDS, Kafka
 from tests.lag.share_members import ShareMember, begin_at
 from tests.waiting import wait_until

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from tests.cli.places import commit, fill
+from tests.cli.offsets import commit, fill
 from tests.client.kafkas import Kafka
 from tests.waiting import wait_until
 

@@ -9,7 +9,7 @@ from enum import Enum, auto
 from headrace.ledger.machine import Headers
 
 
-class Fate(Enum):
+class Outcome(Enum):
     """What became of a transaction."""
 
     OPEN = auto()
@@ -25,7 +25,7 @@ class Fenced(Exception):
 class Transaction:
     """What a producer writes together."""
 
-    fate: Fate = Fate.OPEN
+    outcome: Outcome = Outcome.OPEN
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,8 @@ class Record:
     transaction: Transaction | None = None
 
     @property
-    def fate(self) -> Fate:
-        return Fate.COMMITTED if self.transaction is None else self.transaction.fate
+    def outcome(self) -> Outcome:
+        return Outcome.COMMITTED if self.transaction is None else self.transaction.outcome
 
 
 @dataclass
@@ -72,7 +72,7 @@ class Log:
     def stable_end(self) -> int:
         """The last stable offset."""
         for record in self.records:
-            if record.fate is Fate.OPEN:
+            if record.outcome is Outcome.OPEN:
                 return record.offset
         return self.end
 
@@ -82,7 +82,7 @@ class Log:
         for record in self.records:
             if record.offset >= stable_end:
                 return
-            if record.offset >= position and record.fate is Fate.COMMITTED:
+            if record.offset >= position and record.outcome is Outcome.COMMITTED:
                 yield record
 
     def compact(self) -> None:
@@ -90,7 +90,7 @@ class Log:
         stable_end = self.stable_end
         newest: dict[bytes | None, int] = {}
         for record in self.records:
-            if record.offset < stable_end and record.fate is Fate.COMMITTED:
+            if record.offset < stable_end and record.outcome is Outcome.COMMITTED:
                 newest[record.key] = record.offset
         self.records = [
             record
@@ -116,7 +116,7 @@ class Kafka:
         """InitProducerId: whoever had the id is fenced, and what it left open is aborted."""
         old = self._open.pop(transactional_id, None)
         if old is not None:
-            old.finish(Fate.ABORTED)
+            old.finish(Outcome.ABORTED)
         epoch = self._epochs[transactional_id] = self._epochs.get(transactional_id, 0) + 1
         return Producer(self, transactional_id, epoch)
 
@@ -170,18 +170,18 @@ class Producer:
     def commit(self) -> None:
         self._kafka.check(self)
         self._kafka.ended(self)
-        self.finish(Fate.COMMITTED)
+        self.finish(Outcome.COMMITTED)
 
     def abort(self) -> None:
         self._kafka.check(self)
         self._kafka.ended(self)
-        self.finish(Fate.ABORTED)
+        self.finish(Outcome.ABORTED)
 
-    def finish(self, fate: Fate) -> None:
+    def finish(self, outcome: Outcome) -> None:
         """As the coordinator does it."""
         assert self._transaction is not None
-        self._transaction.fate = fate
-        if fate is Fate.COMMITTED:
+        self._transaction.outcome = outcome
+        if outcome is Outcome.COMMITTED:
             self._kafka.offsets.update(self._offsets)
         for log in self._logs:
             log.mark()

@@ -10,7 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from tests.handlers.fake_kafka import FakeProducer, failure
-from tests.handlers.moments import Moments
+from tests.handlers.manual_clock import ManualClock
 
 from headrace.outbox.relay import Relay, RelayLimits
 from headrace.store import StoreUnavailable, open_store
@@ -99,7 +99,7 @@ class OutboxMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.clock = Moments()
+        self.clock = ManualClock()
         self.store = open_store("sqlite://", clock=self.clock)
         self.store.create()
         self.begin = self.store.begin

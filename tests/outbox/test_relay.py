@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaError
 from tests.handlers.fake_kafka import FakeProducer, failure
-from tests.handlers.moments import Moments
+from tests.handlers.manual_clock import ManualClock
 
 from headrace.client.errors import RateLimited, TopicSwitchedOff
 from headrace.outbox.relay import LEASE_MS, Relay, RelayLimits
@@ -24,7 +24,7 @@ class Stage:
     """A store, a producer, time and alarms, and relays that share them."""
 
     def __init__(self, folder: Path) -> None:
-        self.clock = Moments()
+        self.clock = ManualClock()
         self.store: Store = open_store(f"sqlite:///{folder / 'shop.db'}", clock=self.clock)
         self.store.create()
         self.producer = FakeProducer()

@@ -5,7 +5,7 @@ prints all that happened. The parts, from below:
 
 - `world`: virtual time, chance, and processes, which are event loops that can be killed or frozen;
 - `network`: connections as TCP gives them; `machine`: the disk, the clock and the real broker;
-- `fate`: crashes, power losses, cut lines, frozen processes, slow disks, clocks that are set;
+- `faults`: crashes, power losses, cut lines, frozen processes, slow disks, clocks that are set;
 - `clients`, and on top of it `members` of groups, transactional `producers`, `processors` that do
   both, and `readers` of committed records; all note what they asked and heard in a `history`;
 - `invariants`: what must hold of a history, one function each;

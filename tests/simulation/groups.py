@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 
 from tests.simulation.clients import Client, Lost
-from tests.simulation.fate import Fate
+from tests.simulation.fault_injector import FaultInjector
 from tests.simulation.history import Commit, History, Outcome
 from tests.simulation.invariants import OF_GROUPS
 from tests.simulation.machine import Machine
@@ -64,8 +64,8 @@ class Groups:
                 "group.max.size": self._size_max,
             },
         )
-        self.fate = Fate(world, self.machine, self.network)
-        self.fate.clients = self.processes
+        self.faults = FaultInjector(world, self.machine, self.network)
+        self.faults.clients = self.processes
         self.members: list[Member] = []
         self._names = 0
         self._protocols = world.chance.choice(PROTOCOLS)
@@ -84,8 +84,8 @@ class Groups:
             self.add_member()
         admin = Administrator(self.process("admin"), self.network, self.history)
         own = [self.add_member, self.kill_member, self.replace_member]
-        await self.fate.act(self.world.between(2, 5), 3_000, own)
-        await self.fate.heal()
+        await self.faults.act(self.world.between(2, 5), 3_000, own)
+        await self.faults.heal()
         admin.calm = True
         for member in self.members:
             member.calm = True
@@ -168,7 +168,7 @@ class Groups:
             strange=world.chance.choice((0.0, 0.05, 0.2)),
         )
         process = self.process("member")
-        world.tell("fate", f"lets {process.name} begin", plan)
+        world.tell("faults", f"lets {process.name} begin", plan)
         self.members.append(Member(process, self.network, self.history, plan))
 
     def kill_member(self) -> None:
@@ -176,7 +176,7 @@ class Groups:
         alive = self.processes()
         if alive:
             process = self.world.chance.choice(alive)
-            self.world.tell("fate", "kills", process.name)
+            self.world.tell("faults", "kills", process.name)
             process.kill()
 
     def replace_member(self) -> None:
@@ -185,7 +185,7 @@ class Groups:
         if static:
             old = self.world.chance.choice(static)
             if self.world.happens(0.6) and old.process.alive:
-                self.world.tell("fate", "kills", old.process.name)
+                self.world.tell("faults", "kills", old.process.name)
                 old.process.kill()
             self.add_member(old.plan.instance)
 

@@ -3,7 +3,7 @@
 Two generations of clients. Those before KIP-890 add partitions by requests of their own and keep
 their epoch from one transaction to the next; a request of theirs that arrives late can end up in
 the next transaction, and no broker can tell. So, as careful clients do, they begin a new epoch
-after any request whose fate they do not know. Those of KIP-890 get a new epoch with the end of
+after any request whose outcome they do not know. Those of KIP-890 get a new epoch with the end of
 every transaction and need no such care.
 """
 

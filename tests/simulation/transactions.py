@@ -10,7 +10,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from tests.simulation.clients import Client, Lost
-from tests.simulation.fate import Fate
+from tests.simulation.fault_injector import FaultInjector
 from tests.simulation.history import History, Sent
 from tests.simulation.invariants import OF_TRANSACTIONS, PROCESSOR_GROUPS
 from tests.simulation.machine import Machine
@@ -63,8 +63,8 @@ class Transactions:
                 "group.initial.rebalance.delay.ms": 0,
             },
         )
-        self.fate = Fate(world, self.machine, self.network)
-        self.fate.clients = self.processes
+        self.faults = FaultInjector(world, self.machine, self.network)
+        self.faults.clients = self.processes
         self.producers: list[Producer] = []
         self.workers: list[Worker] = []
         self._names = 0
@@ -87,8 +87,8 @@ class Transactions:
         plain = PlainProducer(self.process("plain"), self.network, self.history)
         Reader(self.process("reader"), self.network, PARTITIONS).follow(self.history)
         own = [self.add_producer, self.kill_producer] * 2
-        await self.fate.act(self.world.between(2, 4), 3_000, own)
-        await self.fate.heal()
+        await self.faults.act(self.world.between(2, 4), 3_000, own)
+        await self.faults.heal()
         plain.calm = True
         for client in self._clients():
             client.calm = True
@@ -200,7 +200,7 @@ class Transactions:
             world.chance.choice(TIMEOUTS_MS),
             strange=world.chance.choice((0.0, 0.1, 0.3)),
         )
-        world.tell("fate", f"lets {process.name} begin as {transactional_id}", producer.versions)
+        world.tell("faults", f"lets {process.name} begin as {transactional_id}", producer.versions)
         self.producers.append(producer)
 
     def _add_worker(self) -> None:
@@ -211,7 +211,7 @@ class Transactions:
         plan = Plan(group, PARTITIONS, NEWER, (EAGER,), None, 1_200, 1_000, strange)
         versions = world.chance.choice(self._versions)
         process = self.process("worker")
-        world.tell("fate", f"lets {process.name} begin in {group}", versions)
+        world.tell("faults", f"lets {process.name} begin in {group}", versions)
         # Longer than its session: who is slow loses its place before its transaction.
         timeout_ms = world.chance.choice((3_000, 6_000))
         self.workers.append(
@@ -223,7 +223,7 @@ class Transactions:
         alive = self.processes()
         if alive:
             process = self.world.chance.choice(alive)
-            self.world.tell("fate", "kills", process.name)
+            self.world.tell("faults", "kills", process.name)
             process.kill()
 
 

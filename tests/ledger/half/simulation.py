@@ -49,7 +49,7 @@ class Sender:
 
 
 def make_sender(number: int, random: Random) -> Sender:
-    """A sender with a fate of its own."""
+    """A sender with faults of its own."""
     outcome = random.random() < 0.6
     decision, opposite = ("commit", "rollback") if outcome else ("rollback", "commit")
     sender = Sender(f"h{number}", outcome, ["prepare", "local", decision])

@@ -1,7 +1,7 @@
-"""The app under test, run by `headrace run tests.faults.films:app` in a folder with a films.json.
+"""The app under test, run by `headrace run tests.faults.large_app:app` in a folder with its JSON.
 
-Films are large messages. Each that is viewed leaves its digest behind, once; some fail at first
-and wait in the retry table meanwhile.
+Each large message that is handled leaves its digest behind, once; some fail at first and wait in
+the retry table meanwhile.
 """
 
 from __future__ import annotations
@@ -21,33 +21,33 @@ from headrace.handlers import retries as retry_job
 from headrace.large import Large
 from headrace.store import Transaction
 
-CONFIG = "films.json"
-TOPIC, GROUP = "films", "viewers"
+CONFIG = "large_app.json"
+TOPIC, GROUP = "large", "readers"
 CHUNK_BYTES = 20_000
 PIECE_BYTES = 10_000
 FLAKY_EVERY = 7
 FLAKY_FAILURES = 2
 LEASE_MS = 1_000
 
-TABLE = "CREATE TABLE IF NOT EXISTS viewings (id TEXT, digest TEXT)"
+TABLE = "CREATE TABLE IF NOT EXISTS handled (id TEXT, digest TEXT)"
 
 
 @dataclass
-class FilmsConfig:
+class LargeConfig:
     """What a test tells the processes; written to their folder as JSON."""
 
     bootstrap: str
     store: str
     way: str
     claims: str
-    films: int
+    messages: int
     instance: str = "one"
 
     def write(self, folder: Path) -> None:
         (folder / CONFIG).write_text(json.dumps(asdict(self)))
 
     @classmethod
-    def read(cls, folder: Path) -> FilmsConfig:
+    def read(cls, folder: Path) -> LargeConfig:
         return cls(**json.loads((folder / CONFIG).read_text()))
 
     @property
@@ -62,18 +62,18 @@ class FilmsConfig:
         )
 
 
-def film(number: int) -> Iterator[bytes]:
-    """The bytes of a film, from 3 to 12 chunks long."""
+def body(number: int) -> Iterator[bytes]:
+    """The bytes of a message, from 3 to 12 chunks long."""
     chance = random.Random(number)
     for _ in range(chance.randint(6, 24)):
         yield chance.randbytes(PIECE_BYTES)
 
 
 def digest_of(number: int) -> str:
-    return hashlib.sha256(b"".join(film(number))).hexdigest()
+    return hashlib.sha256(b"".join(body(number))).hexdigest()
 
 
-def make_app(config: FilmsConfig) -> App:
+def make_app(config: LargeConfig) -> App:
     retry_job.RetryJob.__init__.__kwdefaults__ = {"lease_ms": LEASE_MS}
     app = App(config.bootstrap, store=config.store, large=config.large)
     failed: Counter[str] = Counter()
@@ -87,10 +87,10 @@ def make_app(config: FilmsConfig) -> App:
     retry = Retry(in_place=1, delay="5ms", then=Backoff("20ms", "100ms", attempts=10))
 
     @app.handler(
-        TOPIC, group=GROUP, name="view", order="key", retry=retry, start="earliest",
+        TOPIC, group=GROUP, name="take", order="key", retry=retry, start="earliest",
         settings=settings,
     )  # fmt: skip
-    def view(message: Message, tx: Transaction) -> None:
+    def take(message: Message, tx: Transaction) -> None:
         whole = hashlib.sha256()
         with message.stream() as stream:
             while piece := stream.read(PIECE_BYTES):
@@ -98,9 +98,9 @@ def make_app(config: FilmsConfig) -> App:
         number = int(message.id)
         if number % FLAKY_EVERY == 0 and failed[message.id] < FLAKY_FAILURES:
             failed[message.id] += 1
-            raise ValueError("the lamp is out")
+            raise ValueError("it fails at first")
         row = {"id": message.id, "digest": whole.hexdigest()}
-        tx.execute("INSERT INTO viewings (id, digest) VALUES (:id, :digest)", row)
+        tx.execute("INSERT INTO handled (id, digest) VALUES (:id, :digest)", row)
 
     return app
 
@@ -109,4 +109,4 @@ def __getattr__(name: str) -> App:
     # Made when it is asked for, so that tests can import the words of this module.
     if name != "app":
         raise AttributeError(name)
-    return make_app(FilmsConfig.read(Path()))
+    return make_app(LargeConfig.read(Path()))

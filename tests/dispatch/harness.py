@@ -36,7 +36,7 @@ _numbers = itertools.count(1)
 
 
 @dataclass
-class World:
+class Harness:
     """What the nodes of one test share."""
 
     bootstrap: str

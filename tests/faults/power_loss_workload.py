@@ -1,4 +1,4 @@
-"""A small world on a disk that loses power: producers, logs, and what was promised to whom."""
+"""A workload on a disk that loses power: producers, logs, and what each of them was promised."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Sent:
 
 
 @dataclass
-class Story:
+class Promises:
     """What a producer sent to one log, what it was promised, and what is still in flight."""
 
     topic: str
@@ -104,19 +104,19 @@ class Story:
             Operation(0, "maybe", key, list(maybe)),
         ]
 
-    def copy(self) -> Story:
-        return Story(self.topic, [*self.acknowledged], [*self.in_flight], self.next_sequence)
+    def copy(self) -> Promises:
+        return Promises(self.topic, [*self.acknowledged], [*self.in_flight], self.next_sequence)
 
 
-class World:
+class Workload:
     """Two plain logs and a compacted one, driven at random; crashes are looked at on copies."""
 
     def __init__(self, disk: WatchedDisk, seed: int):
         self.disk = disk
         self.random = random.Random(seed)
-        self.stories = {topic: Story(topic) for topic in ("t", "u", "compacted")}
-        self.manager = open_world(disk)
-        for topic in self.stories:
+        self.promises = {topic: Promises(topic) for topic in ("t", "u", "compacted")}
+        self.manager = open_logs(disk)
+        for topic in self.promises:
             if self.manager.get(topic, 0) is None:
                 self.manager.create(topic, 0, bytes(16))
         self._configure()
@@ -134,29 +134,29 @@ class World:
         return log
 
     def send(self) -> None:
-        story = self.random.choice(list(self.stories.values()))
-        if len(story.in_flight) >= IN_FLIGHT_MAX:
+        promise = self.random.choice(list(self.promises.values()))
+        if len(promise.in_flight) >= IN_FLIGHT_MAX:
             self.acknowledge()
         count = self.random.randint(1, 3)
-        first = story.next_sequence
+        first = promise.next_sequence
         sent = Sent(
             first,
-            [f"{story.topic}{first + index}" for index in range(count)],
+            [f"{promise.topic}{first + index}" for index in range(count)],
             [self.random.choice(KEYS) for _ in range(count)],
         )
-        story.next_sequence += count
-        story.in_flight.append(sent)
-        sent.base_offset = append(self.log(story.topic), sent.batch()).base_offset
+        promise.next_sequence += count
+        promise.in_flight.append(sent)
+        sent.base_offset = append(self.log(promise.topic), sent.batch()).base_offset
 
     def acknowledge(self) -> None:
         """Sync every log and answer its producer, as acks=all does."""
-        for story in self.stories.values():
-            make_durable(self.log(story.topic))
-            story.acknowledged += story.in_flight
-            story.in_flight = []
+        for promise in self.promises.values():
+            make_durable(self.log(promise.topic))
+            promise.acknowledged += promise.in_flight
+            promise.in_flight = []
 
     def roll(self) -> None:
-        self.log(self.random.choice(list(self.stories))).roll(START_MS)
+        self.log(self.random.choice(list(self.promises))).roll(START_MS)
 
     def checkpoint(self) -> None:
         self.manager.checkpoint()
@@ -164,7 +164,7 @@ class World:
     def restart(self) -> None:
         self.manager.close()
         # A clean stop syncs everything, but whoever was not answered was promised nothing.
-        self.manager = open_world(self.disk)
+        self.manager = open_logs(self.disk)
         self._configure()
         self.acknowledge()
 
@@ -183,7 +183,7 @@ class World:
         self.log("compacted").config = compacted()
 
 
-def open_world(disk: PowerLossFileSystem) -> LogManager:
+def open_logs(disk: PowerLossFileSystem) -> LogManager:
     return open_manager(disk)
 
 
@@ -197,12 +197,12 @@ def cleaner(manager: LogManager, disk: PowerLossFileSystem) -> Cleaner:
     return Cleaner(manager, in_worker, in_thread)
 
 
-class Aftermath:
+class RecoveredDisk:
     """A disk after a crash: recovered, read, written to again, read again."""
 
-    def __init__(self, disk: PowerLossFileSystem, stories: list[Story]):
+    def __init__(self, disk: PowerLossFileSystem, promises: list[Promises]):
         self.disk = disk
-        self.stories = [story.copy() for story in stories]
+        self.promises = [promise.copy() for promise in promises]
         self.manager: LogManager | None = None
 
     def recover(self, rng: random.Random, crashes: int = 0) -> None:
@@ -210,14 +210,14 @@ class Aftermath:
         for _ in range(crashes):
             self.disk.cut_at = self.disk.operations + rng.randint(0, 25)
             try:
-                self.manager = open_world(self.disk)
+                self.manager = open_logs(self.disk)
             except PowerCut:
                 self.disk = self.disk.crash(rng, reorder_names=rng.random() < 0.3)
             else:
                 self.disk.cut_at = None
                 return
         self.disk.cut_at = None
-        self.manager = open_world(self.disk)
+        self.manager = open_logs(self.disk)
 
     def log(self, topic: str) -> Log | None:
         assert self.manager is not None
@@ -226,42 +226,42 @@ class Aftermath:
     def anomalies(self) -> list[Anomaly]:
         """The checker's verdict on what a fresh reader finds now."""
         history: list[Operation] = []
-        for story in self.stories:
-            history += story.operations()
-            log = self.log(story.topic)
+        for promise in self.promises:
+            history += promise.operations()
+            log = self.log(promise.topic)
             rows = read_all(log) if log is not None else []
-            if story.topic == "compacted":
-                rows = self._without_compaction(story, rows)
-            history.append(Operation(9, "final", f"{story.topic}-0", list(rows)))
+            if promise.topic == "compacted":
+                rows = self._without_compaction(promise, rows)
+            history.append(Operation(9, "final", f"{promise.topic}-0", list(rows)))
         return check(history)
 
     def retry(self) -> None:
         """Every producer sends what was not acknowledged again, and then one more batch."""
         assert self.manager is not None
-        for story in self.stories:
-            log = self.log(story.topic) or self.manager.create(story.topic, 0, bytes(16))
-            following = Sent(story.next_sequence, [f"{story.topic}-last"], [KEYS[0]])
-            for sent in (*story.in_flight, following):
+        for promise in self.promises:
+            log = self.log(promise.topic) or self.manager.create(promise.topic, 0, bytes(16))
+            following = Sent(promise.next_sequence, [f"{promise.topic}-last"], [KEYS[0]])
+            for sent in (*promise.in_flight, following):
                 sent.base_offset = append(log, sent.batch()).base_offset
             make_durable(log)
-            story.acknowledged += [*story.in_flight, following]
-            story.in_flight = []
+            promise.acknowledged += [*promise.in_flight, following]
+            promise.in_flight = []
 
     def _without_compaction(
-        self, story: Story, rows: list[tuple[int, str]]
+        self, promise: Promises, rows: list[tuple[int, str]]
     ) -> list[tuple[int, str]]:
         """The rows of a compacted log with what it may have dropped put back.
 
         A value may be missing only when a later one of its key is there.
         """
         keys: dict[str, str] = {}
-        for sent in (*story.acknowledged, *story.in_flight):
+        for sent in (*promise.acknowledged, *promise.in_flight):
             keys.update(zip(sent.values, sent.keys, strict=True))
         newest = {keys[value]: offset for offset, value in rows}
         there = {value for _, value in rows}
         dropped = [
             (sent.base_offset + index, value)
-            for sent in story.acknowledged
+            for sent in promise.acknowledged
             for index, (value, key) in enumerate(zip(sent.values, sent.keys, strict=True))
             if value not in there and newest.get(key, -1) > sent.base_offset + index
         ]

@@ -15,7 +15,7 @@ READ_SECONDS = 0.1
 JOIN_SECONDS = 60.0
 
 
-class Onlooker:
+class TargetReader:
     """Compares each record, when it comes, with the database of that moment or a later one."""
 
     def __init__(self, bootstrap: str, engine: Engine, topic: str, partitions: int) -> None:
@@ -26,7 +26,7 @@ class Onlooker:
         self._consumer = Consumer(
             {
                 "bootstrap.servers": bootstrap,
-                "group.id": "half-onlooker",
+                "group.id": "half-reader",
                 "isolation.level": "read_uncommitted",
                 "enable.auto.commit": False,
                 "reconnect.backoff.max.ms": 200,

@@ -18,8 +18,8 @@ import msgspec
 from confluent_kafka import Consumer, Producer, TopicPartition
 from sqlalchemy import create_engine, text
 from tests.faults.clients import create_topic
+from tests.faults.fork_server import RUN, ForkServer
 from tests.faults.handlers_checker import Event, HandlerAnomaly, HandlersChecker
-from tests.faults.nursery import RUN, Nursery
 from tests.faults.shop import (
     BILL,
     BOOK,
@@ -47,13 +47,13 @@ BROKER_SETTINGS = ("group.initial.rebalance.delay.ms=0", "group.min.session.time
 JUNK = b"\xff not an order"
 
 
-class ShopWorld:
+class ShopHarness:
     """One shop through many faults."""
 
     def __init__(
         self,
         folder: Path,
-        nursery: Nursery,
+        fork_server: ForkServer,
         bootstrap: str,
         store_url: str,
         *,
@@ -62,7 +62,7 @@ class ShopWorld:
         keys: int = 10,
     ):
         self.folder = folder
-        self._nursery = nursery
+        self._fork_server = fork_server
         self.config = ShopConfig(
             bootstrap,
             store_url,
@@ -105,7 +105,7 @@ class ShopWorld:
     def sent(self) -> int:
         return len(self._sent)
 
-    def __enter__(self) -> ShopWorld:
+    def __enter__(self) -> ShopHarness:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -132,7 +132,7 @@ class ShopWorld:
             settings={**self.config.settings, "group.instance.id": instance},
         )
         config.write(folder)
-        self._processes.append(ShopProcess(self._nursery, folder, arguments or RUN))
+        self._processes.append(ShopProcess(self._fork_server, folder, arguments or RUN))
         return self._processes[-1]
 
     def start_relay(self, faults: Sequence[Fault] = ()) -> ShopProcess:
@@ -148,14 +148,14 @@ class ShopWorld:
     def order(
         self, count: int, *, flaky: float = 0.05, poison: float = 0.02, others: str = "ok"
     ) -> None:
-        """Send orders; each has a fate by chance, and half of the poisonous cannot be read."""
+        """Send orders; each has a kind by chance, and half of the poisonous ones cannot be read."""
         for _ in range(count):
             key = self.chance.randrange(len(self._counts))
             self._counts[key] += 1
             draw = self.chance.random()
             is_junk = draw < poison / 2
-            fate = "poison" if draw < poison else "flaky" if draw < poison + flaky else others
-            order = Order(f"o{len(self._sent)}", f"k{key}", self._counts[key], fate)
+            kind = "poison" if draw < poison else "flaky" if draw < poison + flaky else others
+            order = Order(f"o{len(self._sent)}", f"k{key}", self._counts[key], kind)
             self._sent.append((order, is_junk))
             value = JUNK if is_junk else msgspec.json.encode(order)
             self._send(order, value)
@@ -185,7 +185,7 @@ class ShopWorld:
         return True
 
     def anomalies(self) -> list[HandlerAnomaly]:
-        """The verdict over all that has happened in this world."""
+        """The verdict over all that has happened in this harness."""
         checker = HandlersChecker()
         for event in self.history():
             checker.add(event)

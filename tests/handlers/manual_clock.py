@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 
-class Moments:
+class ManualClock:
     """Wall and monotonic time that move only by `pass_ms`; a wait returns at once."""
 
     def __init__(self, now_ms: int = 1_700_000_000_000) -> None:

@@ -1,6 +1,6 @@
-"""A process that sends films one by one and notes each that was acknowledged.
+"""A process that sends large messages one by one and notes each that was acknowledged.
 
-python -m tests.faults.films_sender FOLDER; one that is started again goes on where it was killed.
+python -m tests.faults.large_sender FOLDER; one that is started again goes on where it was killed.
 """
 
 from __future__ import annotations
@@ -10,35 +10,35 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.faults.films import TOPIC, FilmsConfig, film
+from tests.faults.large_app import TOPIC, LargeConfig, body
 
 from headrace import Producer
 
 ACKNOWLEDGED = "acknowledged"
-# How many films may be sent so far: a sender that was done early could not be killed at work.
+# How many messages may be sent so far: a sender that was done early could not be killed at work.
 ALLOWED = "allowed"
 KEYS = 5
-# Every other film is sent by a slow stream, so that a kill finds it half sent.
+# Every other message is sent by a slow stream, so that a kill finds it half sent.
 PAUSE_SECONDS = 0.003
 
 
 def slowly(number: int) -> Iterator[bytes]:
     pause = threading.Event()
-    for piece in film(number):
+    for piece in body(number):
         pause.wait(PAUSE_SECONDS)
         yield piece
 
 
 def acknowledged(folder: Path) -> int:
-    """How many films are known to be in the topic."""
+    """How many messages are known to be in the topic."""
     log = folder / ACKNOWLEDGED
     return log.read_bytes().count(b"\n") if log.exists() else 0
 
 
-def allow(folder: Path, films: int) -> None:
-    """Let the sender go on to so many films."""
+def allow(folder: Path, messages: int) -> None:
+    """Let the sender go on to this many messages."""
     new = folder / f"{ALLOWED}.new"
-    new.write_text(str(films))
+    new.write_text(str(messages))
     new.replace(folder / ALLOWED)
 
 
@@ -49,7 +49,7 @@ def wait_allowed(folder: Path, number: int) -> None:
 
 
 def main(folder: Path) -> None:
-    config = FilmsConfig.read(folder)
+    config = LargeConfig.read(folder)
     settings = {
         "bootstrap.servers": config.bootstrap,
         "delivery.timeout.ms": 120_000,
@@ -60,9 +60,9 @@ def main(folder: Path) -> None:
         (folder / ACKNOWLEDGED).open("ab", buffering=0) as log,
         Producer(settings, large=config.large) as producer,
     ):
-        for number in range(acknowledged(folder), config.films):
+        for number in range(acknowledged(folder), config.messages):
             wait_allowed(folder, number)
-            value = slowly(number) if number % 2 else b"".join(film(number))
+            value = slowly(number) if number % 2 else b"".join(body(number))
             sent = producer.send(
                 TOPIC, value, key=str(number % KEYS), headers={"headrace-id": str(number)}
             )

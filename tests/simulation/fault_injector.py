@@ -1,6 +1,6 @@
-"""What befalls a world: crashes of the broker, broken lines, frozen processes, slow disks, clocks.
+"""Injects faults: crashes of the broker, cut connections, frozen processes, slow disks, clocks.
 
-Fate acts for a while, then it lets everything heal, and what must happen can be waited for.
+It acts for a while, then it lets everything heal, and what must happen can be waited for.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ NORMAL_DELAY_US = (50, 1_500)
 DOWNTIME_MS_MAX = 2_500
 
 
-class Fate:
+class FaultInjector:
     """Faults of one machine and its network, one after the other, by chance."""
 
     def __init__(self, world: World, machine: Machine, network: Network) -> None:
         self.world = world
         self.machine = machine
         self.network = network
-        self.process = Process(world, "fate")
+        self.process = Process(world, "faults")
         # Processes of clients, for faults that befall one of them.
         self.clients: Callable[[], list[Process]] = list
         self._deeds: list[Callable[[], None]] = [
@@ -122,4 +122,4 @@ class Fate:
         self.machine.clock.step_ms += step_ms
 
     def tell(self, *words: object) -> None:
-        self.world.tell("fate", *map(str, words))
+        self.world.tell("faults", *map(str, words))

@@ -1,6 +1,6 @@
-"""A nursery of `headrace` processes: one that has imported everything forks each of them.
+"""A server of `headrace` processes: one that has imported everything forks each of them.
 
-A test that kills thirty processes cannot wait for each to import its libraries first. The nursery
+A test that kills thirty processes cannot wait for each to import its libraries first. The server
 has no threads when it forks, and what it forks is the command line tool as ever.
 """
 
@@ -25,16 +25,16 @@ _READ_BYTES = 65_536
 
 
 class Child:
-    """A process of the nursery, known by its number; `status` is negative for a signal."""
+    """A process of the server, known by its number; `status` is negative for a signal."""
 
-    def __init__(self, nursery: Nursery, pid: int) -> None:
-        self._nursery = nursery
+    def __init__(self, fork_server: ForkServer, pid: int) -> None:
+        self._fork_server = fork_server
         self.pid = pid
         self.status: int | None = None
 
     def wait(self, timeout_s: float = WAIT_SECONDS) -> int:
         """Wait for its end; TimeoutError if that does not come."""
-        return self._nursery.wait(self, timeout_s)
+        return self._fork_server.wait(self, timeout_s)
 
     def signal(self, number: int) -> None:
         """Send a signal if it still lives."""
@@ -42,12 +42,12 @@ class Child:
             os.kill(self.pid, number)
 
 
-class Nursery:
+class ForkServer:
     """Starts processes in folders of their own; all are killed with it."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.faults.nursery"],
+            [sys.executable, "-m", "tests.faults.fork_server"],
             cwd=ROOT,
             env={**os.environ, "PYTHONPATH": str(ROOT)},
             stdin=subprocess.PIPE,
@@ -78,7 +78,7 @@ class Nursery:
             assert child.status is not None
             return child.status
 
-    def __enter__(self) -> Nursery:
+    def __enter__(self) -> ForkServer:
         return self
 
     def __exit__(

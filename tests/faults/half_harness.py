@@ -18,8 +18,8 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.exc import SQLAlchemyError
 from tests.faults.clients import create_topic
 from tests.faults.half_checker import HalfAnomaly, half_anomalies
-from tests.faults.half_onlooker import Onlooker
 from tests.faults.half_process import CLOSED, STOP_SELLING, TABLE, TARGET, HalfConfig
+from tests.faults.half_reader import TargetReader
 from tests.faults.hanging import AGE_MS, end_hanging
 
 from headrace.client.message import ID_HEADER
@@ -43,24 +43,30 @@ CLIENT_SETTINGS = {
 class HalfProcess:
     """One process by its name; started anew after each death."""
 
-    def __init__(self, world: HalfWorld, role: str, name: str) -> None:
+    def __init__(self, harness: HalfHarness, role: str, name: str) -> None:
         self.role, self.name = role, name
-        self._world = world
+        self._world = harness
         self._process: subprocess.Popen[bytes] | None = None
-        self.log = world.folder / f"{name}.log"
-        self._note = world.folder / f"{name}.died"
-        self._ready = world.folder / f"{name}.ready"
+        self.log = harness.folder / f"{name}.log"
+        self._note = harness.folder / f"{name}.died"
+        self._ready = harness.folder / f"{name}.ready"
 
     def start(self, die_at: str = "", nth: int = 1) -> None:
         assert self._process is None
-        world = self._world
+        harness = self._world
         self._note.unlink(missing_ok=True)
         self._ready.unlink(missing_ok=True)
         config = HalfConfig(
-            self.role, self.name, world.bootstrap, world.store_url, str(world.folder), die_at, nth,
+            self.role,
+            self.name,
+            harness.bootstrap,
+            harness.store_url,
+            str(harness.folder),
+            die_at,
+            nth,
             dict(CLIENT_SETTINGS),
-        )  # fmt: skip
-        path = world.folder / f"{self.name}.json"
+        )
+        path = harness.folder / f"{self.name}.json"
         config.write(path)
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -100,7 +106,7 @@ class HalfProcess:
         return self.log.read_text()[-3000:] if self.log.exists() else ""
 
 
-class HalfWorld:
+class HalfHarness:
     """One shop through many faults."""
 
     def __init__(
@@ -127,13 +133,13 @@ class HalfWorld:
             tx.execute(TABLE)
         store.close()
         create_topic(bootstrap, TARGET, PARTITIONS)
-        self.onlooker = Onlooker(bootstrap, self._engine, TARGET, PARTITIONS)
+        self.reader = TargetReader(bootstrap, self._engine, TARGET, PARTITIONS)
         self.service = HalfProcess(self, "service", "service")
         self.spare = HalfProcess(self, "service", "spare")
         self.shops = [HalfProcess(self, "shop", "one"), HalfProcess(self, "shop", "two")]
 
     def __enter__(self) -> Self:
-        self.onlooker.start()
+        self.reader.start()
         return self
 
     def __exit__(
@@ -144,7 +150,7 @@ class HalfWorld:
     ) -> None:
         for process in (self.service, self.spare, *self.shops):
             process.kill()
-        self.onlooker.stop()
+        self.reader.stop()
         self._engine.dispose()
 
     def wait_sold(self, more: int) -> None:
@@ -166,8 +172,8 @@ class HalfWorld:
         for process in (*self.shops, self.service):
             process.stop()
         done, seen = self.done(), self.seen()
-        self.wait(lambda: self.onlooker.seen >= len(seen), "the onlooker has seen all")
-        early = [HalfAnomaly("half-visible", id) for id in sorted(self.onlooker.early)]
+        self.wait(lambda: self.reader.seen >= len(seen), "the reader has seen all")
+        early = [HalfAnomaly("half-visible", id) for id in sorted(self.reader.early)]
         return early + half_anomalies(done, seen, self.undecided())
 
     def wait(self, condition: Callable[[], bool], what: str) -> None:

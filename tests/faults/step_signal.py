@@ -1,4 +1,4 @@
-"""A line on which a process under test says that it is at a step, and waits for an answer."""
+"""How a process under test says that it is at a step, and waits until it may go on."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from types import TracebackType
 
 
-class Bell:
-    """Listens for processes that ring at a step."""
+class StepSignal:
+    """Listens for processes that have come to a step."""
 
     def __init__(self) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -17,7 +17,7 @@ class Bell:
 
     @contextmanager
     def answer(self, timeout_s: float) -> Iterator[str]:
-        """The step of the next one who rings; it goes on when the block ends. "" for nobody."""
+        """The step of the next process, which goes on when the block ends; "" if none comes."""
         self._listener.settimeout(timeout_s)
         try:
             line, _ = self._listener.accept()
@@ -28,7 +28,7 @@ class Bell:
             yield words.readline().decode().strip()
             line.sendall(b".")
 
-    def __enter__(self) -> Bell:
+    def __enter__(self) -> StepSignal:
         return self
 
     def __exit__(

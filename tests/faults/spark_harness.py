@@ -1,4 +1,4 @@
-"""A world of pipelines: a driver process that is killed and comes back, and what it wrote."""
+"""Pipelines under test: a driver process that is killed and comes back, and what it wrote."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Broker(Protocol):
     def start(self) -> Any: ...
 
 
-class SparkWorld:
+class SparkHarness:
     """Input, a driver that runs pipelines over it, and checks of what came out."""
 
     def __init__(

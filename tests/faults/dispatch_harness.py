@@ -92,7 +92,7 @@ class NodeProcess:
         return (self.folder / "node.log").read_text()[-3000:]
 
 
-class DispatchWorld:
+class DispatchHarness:
     """Several nodes through many faults."""
 
     def __init__(
@@ -287,8 +287,8 @@ class DoneLog:
         self._consumer.close()
 
 
-def every(seconds: float, steps: list[Callable[[], object]], world: DispatchWorld) -> None:
+def every(seconds: float, steps: list[Callable[[], object]], harness: DispatchHarness) -> None:
     """Do one thing after the other, with a pause before each."""
     for step in steps:
-        world.pass_time(seconds)
+        harness.pass_time(seconds)
         step()
