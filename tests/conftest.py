@@ -14,6 +14,7 @@ from tests.stores import (
     postgres,
     redis_server,
     store_url,
+    zookeeper,
 )
 
 from headrace.testing import plugin
@@ -31,6 +32,7 @@ __all__ = [
     "postgres",
     "redis_server",
     "store_url",
+    "zookeeper",
 ]
 
 _PLUGIN_NAME = "headrace"

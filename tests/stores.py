@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.apache_kafka import QUICK_JVM, ApacheKafka
 from tests.postgres import Postgres, programs
 from tests.redis_server import RedisServer
+from tests.zookeeper import ZooKeeper
 
 from headrace.testing import BrokerThread
 
@@ -68,6 +69,15 @@ def apache_kafka() -> Iterator[ApacheKafka]:
     settings = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "4"}
     with ApacheKafka(settings=settings, heap="512m", jvm=QUICK_JVM) as kafka:
         yield kafka
+
+
+@pytest.fixture(scope="session")
+def zookeeper() -> Iterator[ZooKeeper]:
+    """A ZooKeeper server."""
+    if shutil.which("java") is None:
+        pytest.skip("Java is not installed")
+    with ZooKeeper() as server:
+        yield server
 
 
 @pytest.fixture

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import sqlite3
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Protocol
 
 import pytest
+from kazoo.client import KazooClient
 from tests.waiting import WAIT_SECONDS
+from tests.zookeeper import Forwarder, ZooKeeper
 
 from headrace.metadata.sqlite import FILE_NAME, SqliteStore
 from headrace.metadata.store import (
+    DATA_BYTES_MAX,
     BadVersionError,
     Check,
     Create,
@@ -24,17 +28,23 @@ from headrace.metadata.store import (
     NoEntryError,
     NotEmptyError,
     Op,
+    Session,
     SessionExpiredError,
     Set,
     StoreError,
     StoreUnavailableError,
 )
+from headrace.metadata.zookeeper import ZooKeeperSession, ZooKeeperStore
 
-SESSION_MS = 6_000
+_numbers = itertools.count(1)
 
 
 class Backend(Protocol):
     """How the suite reaches a kind of store: connections to one tree, and its clock."""
+
+    # The timeout of sessions, and how long before its end an entry is sure to be there still.
+    session_ms: int
+    still_there_ms: int
 
     async def connect(self) -> MetadataStore: ...
 
@@ -42,8 +52,12 @@ class Backend(Protocol):
         """Lose a connection without a goodbye."""
         ...
 
-    def pass_time(self, milliseconds: int) -> None:
+    async def pass_time(self, milliseconds: int) -> None:
         """Let the clock that sessions are counted on move."""
+        ...
+
+    async def expire(self, session: Session) -> None:
+        """Have a session end while its owner lives."""
         ...
 
     async def renewed(self) -> None:
@@ -52,6 +66,9 @@ class Backend(Protocol):
 
 
 class SqliteBackend:
+    session_ms = 6_000
+    still_there_ms = 1
+
     def __init__(self, folder: Path) -> None:
         self._path = folder / FILE_NAME
         self._now_ms = 1_000_000
@@ -63,8 +80,11 @@ class SqliteBackend:
         assert isinstance(store, SqliteStore)
         await store.abandon()
 
-    def pass_time(self, milliseconds: int) -> None:
+    async def pass_time(self, milliseconds: int) -> None:
         self._now_ms += milliseconds
+
+    async def expire(self, session: Session) -> None:
+        await self.pass_time(self.session_ms)
 
     async def renewed(self) -> None:
         with contextlib.closing(sqlite3.connect(self._path)) as db:
@@ -73,10 +93,47 @@ class SqliteBackend:
                 await asyncio.sleep(0)
 
 
-@pytest.fixture(params=[SqliteBackend])
+class ZooKeeperBackend:
+    """Each connection goes through a forwarder of its own, so that it can be cut."""
+
+    session_ms = 3_000
+    still_there_ms = 2_500
+
+    def __init__(self, server: ZooKeeper) -> None:
+        self._server = server
+        self._chroot = f"/contract-{next(_numbers)}"
+        self._forwarders: dict[int, Forwarder] = {}
+
+    async def connect(self) -> ZooKeeperStore:
+        forwarder = Forwarder(self._server.port)
+        port = await forwarder.start()
+        store = await ZooKeeperStore.open(f"zookeeper://127.0.0.1:{port}{self._chroot}")
+        self._forwarders[id(store)] = forwarder
+        return store
+
+    async def crash(self, store: MetadataStore) -> None:
+        await self._forwarders[id(store)].cut()
+
+    async def pass_time(self, milliseconds: int) -> None:
+        await asyncio.sleep(milliseconds / 1000)
+
+    async def expire(self, session: Session) -> None:
+        """Whoever knows a session's password may take it over, and end it."""
+        assert isinstance(session, ZooKeeperSession)
+        other = KazooClient(self._server.address, client_id=session.client.client_id)
+        await asyncio.to_thread(other.start)
+        await asyncio.to_thread(other.stop)
+        other.close()
+
+    async def renewed(self) -> None:
+        pass
+
+
+@pytest.fixture(params=["sqlite", "zookeeper"])
 def backend(request: pytest.FixtureRequest, tmp_path: Path) -> Backend:
-    made: Backend = request.param(tmp_path)
-    return made
+    if request.param == "sqlite":
+        return SqliteBackend(tmp_path)
+    return ZooKeeperBackend(request.getfixturevalue("zookeeper"))
 
 
 def with_store(backend: Backend, scenario: Callable[[MetadataStore], Awaitable[None]]) -> None:
@@ -239,10 +296,18 @@ def test_a_path_that_is_none_is_refused(backend: Backend, path: str) -> None:
     with_store(backend, scenario)
 
 
+def test_data_up_to_the_limit_is_kept(backend: Backend) -> None:
+    async def scenario(store: MetadataStore) -> None:
+        await store.multi([Create("/a", bytes(DATA_BYTES_MAX))])
+        assert await store.read("/a") == MetadataEntry(bytes(DATA_BYTES_MAX), 0)
+
+    with_store(backend, scenario)
+
+
 def test_data_above_the_limit_is_refused(backend: Backend) -> None:
     async def scenario(store: MetadataStore) -> None:
         with pytest.raises(ValueError, match="bytes at most"):
-            await store.multi([Create("/a", bytes((1 << 20) + 1))])
+            await store.multi([Create("/a", bytes(DATA_BYTES_MAX + 1))])
 
     with_store(backend, scenario)
 
@@ -392,7 +457,7 @@ def test_a_watch_sleeps_through_changes_elsewhere(backend: Backend) -> None:
 
 def test_ephemeral_entries_go_when_their_session_is_closed(backend: Backend) -> None:
     async def scenario(one: MetadataStore, other: MetadataStore) -> None:
-        session = await one.session(SESSION_MS)
+        session = await one.session(backend.session_ms)
         await one.multi([Create("/ids"), Create("/ids/1", b"me", session), Create("/stays")])
         entry = await other.read("/ids/1")
         assert entry == MetadataEntry(b"me", 0, session.id)
@@ -408,7 +473,7 @@ def test_ephemeral_entries_go_when_their_session_is_closed(backend: Backend) -> 
 
 def test_ephemeral_entries_go_with_the_store_that_made_them(backend: Backend) -> None:
     async def scenario(one: MetadataStore, other: MetadataStore) -> None:
-        await one.multi([Create("/me", b"", await one.session(SESSION_MS))])
+        await one.multi([Create("/me", b"", await one.session(backend.session_ms))])
         await one.close()
         assert await other.read("/me") is None
 
@@ -417,12 +482,12 @@ def test_ephemeral_entries_go_with_the_store_that_made_them(backend: Backend) ->
 
 def test_a_crashed_owners_entries_stay_until_the_deadline_and_then_go(backend: Backend) -> None:
     async def scenario(one: MetadataStore, other: MetadataStore) -> None:
-        await one.multi([Create("/me", b"", await one.session(SESSION_MS))])
+        await one.multi([Create("/me", b"", await one.session(backend.session_ms))])
         await backend.crash(one)
-        backend.pass_time(SESSION_MS - 1)
+        await backend.pass_time(backend.session_ms - backend.still_there_ms)
         assert await other.read("/me") is not None
         watch = await other.watch("/me")
-        backend.pass_time(1)
+        await backend.pass_time(backend.still_there_ms)
         await watch.changed()
         assert await other.read("/me") is None
 
@@ -433,8 +498,8 @@ def test_an_expired_session_cannot_own_new_entries_and_learns_of_its_end(
     backend: Backend,
 ) -> None:
     async def scenario(one: MetadataStore, other: MetadataStore) -> None:
-        session = await one.session(SESSION_MS)
-        backend.pass_time(SESSION_MS)
+        session = await one.session(backend.session_ms)
+        await backend.expire(session)
         with pytest.raises(SessionExpiredError):
             await one.multi([Create("/me", b"", session)])
         while not session.expired:
@@ -449,7 +514,7 @@ def test_a_live_session_is_renewed(backend: Backend) -> None:
         session = await one.session(60)
         await one.multi([Create("/me", b"", session)])
         for _ in range(5):
-            backend.pass_time(59)
+            await backend.pass_time(59)
             entry = await other.read("/me")
             assert entry is not None
             await backend.renewed()
@@ -460,7 +525,7 @@ def test_a_live_session_is_renewed(backend: Backend) -> None:
 
 def test_an_ephemeral_entry_has_no_children(backend: Backend) -> None:
     async def scenario(store: MetadataStore) -> None:
-        await store.multi([Create("/me", b"", await store.session(SESSION_MS))])
+        await store.multi([Create("/me", b"", await store.session(backend.session_ms))])
         with pytest.raises(NotEmptyError):
             await store.multi([Create("/me/child")])
 
@@ -469,8 +534,8 @@ def test_an_ephemeral_entry_has_no_children(backend: Backend) -> None:
 
 def test_a_successor_may_take_the_path_after_the_owners_end(backend: Backend) -> None:
     async def scenario(one: MetadataStore, other: MetadataStore) -> None:
-        await one.multi([Create("/controller", b"1", await one.session(SESSION_MS))])
-        session = await other.session(SESSION_MS)
+        await one.multi([Create("/controller", b"1", await one.session(backend.session_ms))])
+        session = await other.session(backend.session_ms)
         with pytest.raises(EntryExistsError):
             await other.multi([Create("/controller", b"2", session)])
         await one.close()

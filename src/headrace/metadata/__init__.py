@@ -1,4 +1,9 @@
-"""Metadata: the store port, its SQLite form for one machine, and the catalog kept in it."""
+"""Metadata: topics, settings and ids of a cluster, in a store that its nodes share.
+
+`store.py` is the port; `sqlite.py` (over `tree.py`) serves one machine, `zookeeper.py` several.
+`catalog.py` is what a node keeps in memory of it, and `planning.py` applies Kafka's rules to
+requests for new topics before anything changes.
+"""
 
 from headrace.metadata.catalog import ALL_BROKERS, Catalog, CatalogError, DeletedTopic, Topic
 from headrace.metadata.sqlite import FILE_NAME, SqliteStore

@@ -12,7 +12,8 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 ANY_VERSION = -1
 ROOT = "/"
-DATA_BYTES_MAX = 1 << 20
+# ZooKeeper takes 1 MiB with the path and what is around it.
+DATA_BYTES_MAX = 960 * 1024
 
 
 class StoreError(Exception):
@@ -160,6 +161,13 @@ def check_path(path: str) -> None:
         raise ValueError(f"{path!r} is not a path such as /brokers/topics")
     if "\0" in path:
         raise ValueError(f"{path!r} holds a NUL")
+
+
+def check_op(op: Op) -> None:
+    """Raise ValueError unless the path is one and the data is not too large."""
+    check_path(op.path)
+    if isinstance(op, Create | Set) and len(op.data) > DATA_BYTES_MAX:
+        raise ValueError(f"{op.path}: an entry holds {DATA_BYTES_MAX} bytes at most")
 
 
 def parent_of(path: str) -> str:

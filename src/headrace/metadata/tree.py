@@ -12,7 +12,6 @@ from typing import Any
 
 from headrace.metadata.store import (
     ANY_VERSION,
-    DATA_BYTES_MAX,
     ROOT,
     BadVersionError,
     Check,
@@ -25,6 +24,7 @@ from headrace.metadata.store import (
     SessionExpiredError,
     Set,
     StoreUnavailableError,
+    check_op,
     check_path,
     parent_of,
 )
@@ -129,9 +129,7 @@ class Tree:
     def multi(self, ops: Sequence[Op]) -> list[int]:
         """Do all or nothing."""
         for op in ops:
-            check_path(op.path)
-            if isinstance(op, Create | Set) and len(op.data) > DATA_BYTES_MAX:
-                raise ValueError(f"{op.path}: an entry holds {DATA_BYTES_MAX} bytes at most")
+            check_op(op)
         self.expire_sessions()
         touched: set[str] = set()
         with self._transaction():
