@@ -38,7 +38,7 @@ def any_world(request: pytest.FixtureRequest) -> Iterator[Harness]:
 
 
 @pytest.fixture
-def redis_world(request: pytest.FixtureRequest) -> Iterator[Harness]:
+def redis_harness(request: pytest.FixtureRequest) -> Iterator[Harness]:
     """Headrace with Redis, for what has nothing to do with the kind of broker."""
     yield from _world(request, "headrace", "redis")
 

@@ -64,13 +64,13 @@ def test_a_node_may_submit_only_and_another_run(harness: Harness) -> None:
     assert sender.metrics()["partitions"] == 0
 
 
-def test_a_worker_that_raises_fails_its_job_and_no_other(redis_world: Harness) -> None:
+def test_a_worker_that_raises_fails_its_job_and_no_other(redis_harness: Harness) -> None:
     def work(job: int) -> int:
         if job == 13:
             raise ValueError("thirteen")
         return job
 
-    node = redis_world.node(work)
+    node = redis_harness.node(work)
     handles = node.submit_all_sync([12, 13, 14])
     with pytest.raises(JobFailed, match="ValueError: thirteen") as failure:
         handles[1].result(WAIT_SECONDS)
@@ -109,18 +109,18 @@ def test_one_item_at_a_time_in_each_partition(harness: Harness) -> None:
     assert all(node.metrics()["done"] > 0 for node in nodes)
 
 
-def test_all_partitions_work_at_once(redis_world: Harness) -> None:
+def test_all_partitions_work_at_once(redis_harness: Harness) -> None:
     together = threading.Barrier(4)
 
     def work(_job: int) -> None:
         together.wait(WAIT_SECONDS)
 
-    node = redis_world.node(work)
+    node = redis_harness.node(work)
     for handle in node.submit_all_sync(range(8)):
         assert handle.result(WAIT_SECONDS) is None
 
 
-def test_an_unfinished_job_of_the_same_id_is_the_same(redis_world: Harness) -> None:
+def test_an_unfinished_job_of_the_same_id_is_the_same(redis_harness: Harness) -> None:
     release = threading.Event()
     runs: list[str] = []
 
@@ -129,7 +129,7 @@ def test_an_unfinished_job_of_the_same_id_is_the_same(redis_world: Harness) -> N
         assert release.wait(WAIT_SECONDS)
         return job
 
-    node = redis_world.node(work)
+    node = redis_harness.node(work)
     first = node.submit_sync("one", id="the-id")
     wait_until(lambda: runs)
     second = node.submit_sync("one", id="the-id")
@@ -140,20 +140,20 @@ def test_an_unfinished_job_of_the_same_id_is_the_same(redis_world: Harness) -> N
     assert node.submit_sync("two", id="the-id").result(WAIT_SECONDS) == "two"
 
 
-def test_a_full_spool_refuses_if_told_to(redis_world: Harness) -> None:
-    node = redis_world.node(None, full="refuse", spool_items_max=3)
+def test_a_full_spool_refuses_if_told_to(redis_harness: Harness) -> None:
+    node = redis_harness.node(None, full="refuse", spool_items_max=3)
     node.submit_all_sync([b"1", b"2", b"3"])
     with pytest.raises(SpoolFull, match='full="wait"'):
         node.submit_sync(b"4")
 
 
-def test_a_full_spool_makes_submitters_wait(redis_world: Harness) -> None:
+def test_a_full_spool_makes_submitters_wait(redis_harness: Harness) -> None:
     release = threading.Event()
 
     def work(_job: bytes) -> None:
         assert release.wait(WAIT_SECONDS)
 
-    node = redis_world.node(work, spool_items_max=3)
+    node = redis_harness.node(work, spool_items_max=3)
     node.submit_all_sync([b"1", b"2", b"3"])
     with pytest.raises(TimeoutError, match="no room"):
         node.submit_sync(b"4", timeout=0.1)
@@ -171,8 +171,8 @@ def test_a_full_spool_makes_submitters_wait(redis_world: Harness) -> None:
     assert node.metrics()["spool_waiting"] == 0
 
 
-def test_what_cannot_be_a_job_or_a_worker_is_refused(redis_world: Harness) -> None:
-    node = redis_world.node(None)
+def test_what_cannot_be_a_job_or_a_worker_is_refused(redis_harness: Harness) -> None:
+    node = redis_harness.node(None)
     with pytest.raises(DispatchError, match="None is not a job"):
         node.submit_sync(None)
     for id in ("", "x" * 256, "a\0b"):
@@ -195,14 +195,14 @@ def test_settings_that_would_stop_everybody_are_refused() -> None:
         Dispatcher("nowhere:1", topic="jobs", settings={"group.instance.id": "one"})
 
 
-def test_a_job_that_the_topic_does_not_take_fails_and_no_other(redis_world: Harness) -> None:
+def test_a_job_that_the_topic_does_not_take_fails_and_no_other(redis_harness: Harness) -> None:
     def work(job: bytes) -> int:
         return len(job)
 
-    node = redis_world.node(work, settings={"max.request.size": 2_000_000})
+    node = redis_harness.node(work, settings={"max.request.size": 2_000_000})
     resource = ConfigResource(
         "topic",
-        redis_world.topic,
+        redis_harness.topic,
         incremental_configs=[
             ConfigEntry(
                 "max.message.bytes",
@@ -211,33 +211,33 @@ def test_a_job_that_the_topic_does_not_take_fails_and_no_other(redis_world: Harn
             )
         ],
     )
-    admin = AdminClient({"bootstrap.servers": redis_world.bootstrap, "log_level": 0})
+    admin = AdminClient({"bootstrap.servers": redis_harness.bootstrap, "log_level": 0})
     admin.incremental_alter_configs([resource])[resource].result(WAIT_SECONDS)
     handles = node.submit_all_sync([b"x", b"x" * 200_000, b"xx"])
     with pytest.raises(JobFailed, match=r"too large|larger than"):
         handles[1].result(WAIT_SECONDS)
     assert [handles[0].result(WAIT_SECONDS), handles[2].result(WAIT_SECONDS)] == [1, 2]
-    wait_until(lambda: redis_world.idle() == 4, "all tokens come back")
+    wait_until(lambda: redis_harness.idle() == 4, "all tokens come back")
 
 
-def test_an_answer_that_the_done_topic_does_not_take_fails_its_job(redis_world: Harness) -> None:
+def test_an_answer_that_the_done_topic_does_not_take_fails_its_job(redis_harness: Harness) -> None:
     def work(size: int) -> bytes:
         return b"x" * size
 
-    node = redis_world.node(work)
+    node = redis_harness.node(work)
     handles = node.submit_all_sync([1, 1_100_000, 2])
     with pytest.raises(JobFailed, match="AnswerTooLarge"):
         handles[1].result(WAIT_SECONDS)
     assert [handles[0].result(WAIT_SECONDS), handles[2].result(WAIT_SECONDS)] == [b"x", b"xx"]
-    wait_until(lambda: redis_world.idle() == 4, "all tokens come back")
+    wait_until(lambda: redis_harness.idle() == 4, "all tokens come back")
 
 
-def test_a_node_reads_outcomes_only_when_it_has_jobs_of_its_own(redis_world: Harness) -> None:
+def test_a_node_reads_outcomes_only_when_it_has_jobs_of_its_own(redis_harness: Harness) -> None:
     def work(job: int) -> int:
         return job
 
-    worker = redis_world.node(work)
-    submitter = redis_world.node(None)
+    worker = redis_harness.node(work)
+    submitter = redis_harness.node(None)
     for number in range(3):
         assert submitter.submit_sync(number).result(WAIT_SECONDS) == number
     node = worker.node
@@ -251,10 +251,10 @@ def test_a_node_reads_outcomes_only_when_it_has_jobs_of_its_own(redis_world: Har
 
 
 def test_jobs_that_wait_without_any_token_are_explained_once(
-    redis_world: Harness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    redis_harness: Harness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("headrace.dispatch.inspector.OVERDUE_LOOK_SECONDS", 0.05)
-    node = redis_world.node(None)
+    node = redis_harness.node(None)
     node.submit_sync(b"nobody is there")
     wait_until(lambda: "no worker has put a token" in caplog.text)
     calls = node.metrics()["store_calls"]
@@ -262,8 +262,8 @@ def test_jobs_that_wait_without_any_token_are_explained_once(
     assert caplog.text.count("no worker has put a token") == 1
 
 
-def test_who_waits_when_the_node_stops_is_told(redis_world: Harness) -> None:
-    node = redis_world.node(None)
+def test_who_waits_when_the_node_stops_is_told(redis_harness: Harness) -> None:
+    node = redis_harness.node(None)
     handle = node.submit_sync(b"never run here")
     node.stop()
     with pytest.raises(DispatchError, match="kept in the spool"):
@@ -272,7 +272,7 @@ def test_who_waits_when_the_node_stops_is_told(redis_world: Harness) -> None:
         node.submit_sync(b"too late")
 
 
-def test_tokens_of_topics_do_not_mix(redis_world: Harness) -> None:
+def test_tokens_of_topics_do_not_mix(redis_harness: Harness) -> None:
     def left(_job: str) -> str:
         return "left"
 
@@ -280,22 +280,22 @@ def test_tokens_of_topics_do_not_mix(redis_world: Harness) -> None:
         return "right"
 
     nodes = [
-        redis_world.node(left, topic=f"{redis_world.topic}-v1", partitions=2),
-        redis_world.node(right, topic=f"{redis_world.topic}-v2", partitions=3),
+        redis_harness.node(left, topic=f"{redis_harness.topic}-v1", partitions=2),
+        redis_harness.node(right, topic=f"{redis_harness.topic}-v2", partitions=3),
     ]
     answers = [
         {handle.result(WAIT_SECONDS) for handle in node.submit_all_sync(["x"] * 20)}
         for node in nodes
     ]
     assert answers == [{"left"}, {"right"}]
-    assert len(redis_world.status(nodes[0].topic).tokens) == 2
-    assert len(redis_world.status(nodes[1].topic).tokens) == 3
+    assert len(redis_harness.status(nodes[0].topic).tokens) == 2
+    assert len(redis_harness.status(nodes[1].topic).tokens) == 3
 
 
 def test_a_broker_that_is_not_there_is_a_clear_error(
-    redis_world: Harness, monkeypatch: pytest.MonkeyPatch
+    redis_harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("headrace.dispatch.cluster.REQUEST_SECONDS", 0.5)
-    redis_world.bootstrap = "127.0.0.1:1"
+    redis_harness.bootstrap = "127.0.0.1:1"
     with pytest.raises(DispatchError, match=r"127\.0\.0\.1:1 .*is the broker running"):
-        redis_world.node(None)
+        redis_harness.node(None)

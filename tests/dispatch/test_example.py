@@ -12,12 +12,12 @@ from tests.waiting import WAIT_SECONDS
 EXAMPLE = Path(__file__).parents[2] / "examples" / "dispatch.py"
 
 
-def test_small_jobs_overtake_a_large_one(redis_world: Harness) -> None:
+def test_small_jobs_overtake_a_large_one(redis_harness: Harness) -> None:
     done = subprocess.run(
-        [sys.executable, str(EXAMPLE), redis_world.bootstrap, redis_world.tokens],
+        [sys.executable, str(EXAMPLE), redis_harness.bootstrap, redis_harness.tokens],
         capture_output=True,
         text=True,
-        cwd=redis_world.folder,
+        cwd=redis_harness.folder,
         timeout=WAIT_SECONDS,
         check=False,
     )

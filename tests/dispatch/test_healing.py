@@ -18,13 +18,13 @@ from headrace.dispatch.tokens_open import open_tokens
 
 
 @pytest.fixture
-def own_redis(redis_world: Harness) -> Iterator[RedisServer]:
+def own_redis(redis_harness: Harness) -> Iterator[RedisServer]:
     """A server that the test may stop."""
     with RedisServer() as server:
-        redis_world.tokens = server.url
+        redis_harness.tokens = server.url
         yield server
         # The nodes have to end before it.
-        redis_world.stack.close()
+        redis_harness.stack.close()
 
 
 def runner(harness: Harness, runs: Counter[int], **options: Any) -> Dispatcher:
@@ -35,21 +35,23 @@ def runner(harness: Harness, runs: Counter[int], **options: Any) -> Dispatcher:
     return harness.node(work, **options)
 
 
-def test_an_emptied_store_is_filled_again(redis_world: Harness, own_redis: RedisServer) -> None:
+def test_an_emptied_store_is_filled_again(redis_harness: Harness, own_redis: RedisServer) -> None:
     runs: Counter[int] = Counter()
-    nodes = [runner(redis_world, runs) for _ in range(2)]
-    wait_until(lambda: redis_world.idle() == 4)
+    nodes = [runner(redis_harness, runs) for _ in range(2)]
+    wait_until(lambda: redis_harness.idle() == 4)
     client = redis.Redis.from_url(own_redis.url)
     for turn in range(3):
         handles = nodes[turn % 2].submit_all_sync(range(turn * 100, turn * 100 + 100))
         client.flushall()
         assert len({handle.result(WAIT_SECONDS) for handle in handles}) == 100
-        wait_until(lambda: redis_world.idle() == 4, "one token for each partition")
+        wait_until(lambda: redis_harness.idle() == 4, "one token for each partition")
     client.close()
     assert set(runs.values()) == {1}
 
 
-def test_work_goes_on_when_the_store_was_away(redis_world: Harness, own_redis: RedisServer) -> None:
+def test_work_goes_on_when_the_store_was_away(
+    redis_harness: Harness, own_redis: RedisServer
+) -> None:
     runs: Counter[int] = Counter()
     release = threading.Event()
 
@@ -61,7 +63,7 @@ def test_work_goes_on_when_the_store_was_away(redis_world: Harness, own_redis: R
 
     # Who does not poll for this long loses its partitions.
     settings = {"session.timeout.ms": 6000, "max.poll.interval.ms": 6000}
-    node = redis_world.node(work, settings=settings)
+    node = redis_harness.node(work, settings=settings)
     handles = node.submit_all_sync(range(50))
     wait_until(lambda: sum(runs.values()) == 4)
     own_redis.stop()
@@ -72,11 +74,11 @@ def test_work_goes_on_when_the_store_was_away(redis_world: Harness, own_redis: R
     assert node.metrics()["partitions"] == 4
     own_redis.start()
     assert [handle.result(WAIT_SECONDS) for handle in handles] == list(range(50))
-    wait_until(lambda: redis_world.idle() == 4)
+    wait_until(lambda: redis_harness.idle() == 4)
     assert set(runs.values()) == {1}
 
 
-def test_a_long_job_keeps_its_lease_and_its_partition(redis_world: Harness) -> None:
+def test_a_long_job_keeps_its_lease_and_its_partition(redis_harness: Harness) -> None:
     runs: Counter[str] = Counter()
     release = threading.Event()
 
@@ -88,9 +90,9 @@ def test_a_long_job_keeps_its_lease_and_its_partition(redis_world: Harness) -> N
 
     # Longer than a poll may take, and than several leases.
     settings = {"session.timeout.ms": 6000, "max.poll.interval.ms": 6000}
-    node = redis_world.node(work, settings=settings)
-    wait_until(lambda: redis_world.idle() == 4)
-    generations = {seen.fence.epoch for seen in redis_world.status().tokens.values()}
+    node = redis_harness.node(work, settings=settings)
+    wait_until(lambda: redis_harness.idle() == 4)
+    generations = {seen.fence.epoch for seen in redis_harness.status().tokens.values()}
     long = node.submit_sync("long")
     wait_until(lambda: runs["long"])
     clock = threading.Event()
@@ -99,26 +101,26 @@ def test_a_long_job_keeps_its_lease_and_its_partition(redis_world: Harness) -> N
         clock.wait(0.1)
 
     def leases() -> list[bool]:
-        return [it.is_leased for it in redis_world.status().tokens.values() if it.state == "out"]
+        return [it.is_leased for it in redis_harness.status().tokens.values() if it.state == "out"]
 
     # Four leases later, it is there by renewals alone.
     wait_until(lambda: leases() == [True])
     release.set()
     assert long.result(WAIT_SECONDS) == "long"
     assert (runs["long"], runs["short"]) == (1, 80)
-    wait_until(lambda: redis_world.idle() == 4)
-    generations |= {seen.fence.epoch for seen in redis_world.status().tokens.values()}
+    wait_until(lambda: redis_harness.idle() == 4)
+    generations |= {seen.fence.epoch for seen in redis_harness.status().tokens.values()}
     assert len(generations) == 1
     assert "owner_refused" not in node.metrics()
 
 
-def test_a_token_that_its_taker_never_used_comes_back(redis_world: Harness) -> None:
+def test_a_token_that_its_taker_never_used_comes_back(redis_harness: Harness) -> None:
     runs: Counter[int] = Counter()
-    node = runner(redis_world, runs, partitions=1)
-    wait_until(lambda: redis_world.idle() == 1)
-    store = open_tokens(redis_world.tokens, redis_world.topic, node.limits)
+    node = runner(redis_harness, runs, partitions=1)
+    wait_until(lambda: redis_harness.idle() == 1)
+    store = open_tokens(redis_harness.tokens, redis_harness.topic, node.limits)
     # A node that dies as soon as it has the only token.
     assert len(store.exchange("dead", want=1).granted) == 1
     store.close()
     assert node.submit_sync(7).result(WAIT_SECONDS) == 7
-    wait_until(lambda: redis_world.idle() == 1)
+    wait_until(lambda: redis_harness.idle() == 1)

@@ -48,9 +48,9 @@ def test_nodes_join_and_leave(harness: Harness, settings: dict[str, Any]) -> Non
 
 
 def test_nodes_join_and_leave_a_group_of_kip_848(
-    apache_kafka: ApacheKafka, redis_world: Harness
+    apache_kafka: ApacheKafka, redis_harness: Harness
 ) -> None:
-    redis_world.bootstrap = apache_kafka.bootstrap
+    redis_harness.bootstrap = apache_kafka.bootstrap
     # With the new protocol these are the broker's business.
     of_broker = {"session.timeout.ms": None, "heartbeat.interval.ms": None}
     settings = {"group.protocol": "consumer", **of_broker}
@@ -60,8 +60,8 @@ def test_nodes_join_and_leave_a_group_of_kip_848(
         runs[job] += 1
         return job
 
-    first = redis_world.node(work, settings=settings)
-    second = redis_world.node(work, settings=settings)
+    first = redis_harness.node(work, settings=settings)
+    second = redis_harness.node(work, settings=settings)
     handles = first.submit_all_sync(range(100))
     wait_until(lambda: second.metrics()["partitions"] == 2)
     handles += second.submit_all_sync(range(100, 200))

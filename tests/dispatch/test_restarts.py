@@ -77,7 +77,7 @@ def test_a_node_that_ends_hands_over_through_a_shared_table(
 
 
 def test_an_item_that_the_group_passed_over_is_sent_again(
-    redis_world: Harness, monkeypatch: pytest.MonkeyPatch
+    redis_harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("headrace.dispatch.inspector.OVERDUE_MS", 100)
     monkeypatch.setattr("headrace.dispatch.inspector.OVERDUE_LOOK_SECONDS", 0.3)
@@ -88,28 +88,28 @@ def test_an_item_that_the_group_passed_over_is_sent_again(
         seen[job] += 1
         assert release.wait(WAIT_SECONDS)
 
-    submitter = redis_world.node(None, partitions=1)
-    worker = redis_world.node(work, partitions=1, drain=0)
+    submitter = redis_harness.node(None, partitions=1)
+    worker = redis_harness.node(work, partitions=1, drain=0)
     submitter.submit_sync(b"skipped")
     wait_until(lambda: seen[b"skipped"])
     worker.stop()
     # Somebody moves the group to the end, over an item without an outcome.
-    admin = AdminClient({"bootstrap.servers": redis_world.bootstrap, "log_level": 0})
+    admin = AdminClient({"bootstrap.servers": redis_harness.bootstrap, "log_level": 0})
     node = submitter.node
     assert node is not None
-    (end,) = node.cluster.ends(redis_world.topic, [0]).values()
-    places = [TopicPartition(redis_world.topic, 0, end)]
+    (end,) = node.cluster.ends(redis_harness.topic, [0]).values()
+    places = [TopicPartition(redis_harness.topic, 0, end)]
     request = ConsumerGroupTopicPartitions(worker.group, places)
     (done,) = admin.alter_consumer_group_offsets([request]).values()
     done.result(WAIT_SECONDS)
     release.set()
-    another = redis_world.node(work, partitions=1)
+    another = redis_harness.node(work, partitions=1)
     wait_until(lambda: another.metrics()["done"] == 1)
     wait_until(lambda: submitter.metrics()["spool_items"] == 0)
     assert submitter.metrics()["lost_back"] == 1
 
 
-def test_a_worker_that_vanishes_has_its_item_run_elsewhere(redis_world: Harness) -> None:
+def test_a_worker_that_vanishes_has_its_item_run_elsewhere(redis_harness: Harness) -> None:
     seen: Counter[str] = Counter()
     release = threading.Event()
 
@@ -122,12 +122,12 @@ def test_a_worker_that_vanishes_has_its_item_run_elsewhere(redis_world: Harness)
         seen[job] += 1
         return "done elsewhere"
 
-    submitter = redis_world.node(None, partitions=1)
-    worker = redis_world.node(vanishing, partitions=1)
+    submitter = redis_harness.node(None, partitions=1)
+    worker = redis_harness.node(vanishing, partitions=1)
     handle = submitter.submit_sync("item")
     wait_until(lambda: seen["item"])
     vanish(worker)
-    redis_world.node(work, partitions=1)
+    redis_harness.node(work, partitions=1)
     assert handle.result(WAIT_SECONDS) == "done elsewhere"
     assert seen["item"] == 2
     release.set()
@@ -146,7 +146,7 @@ def vanish(dispatcher: Dispatcher) -> None:
 
 
 def test_a_job_that_runs_twice_has_one_effect_with_an_inbox(
-    redis_world: Harness, new_database: Callable[[str], str]
+    redis_harness: Harness, new_database: Callable[[str], str]
 ) -> None:
     store = open_store(new_database("sqlite"))
     store.create()
@@ -159,7 +159,7 @@ def test_a_job_that_runs_twice_has_one_effect_with_an_inbox(
             if store.inbox.claim(tx, "billing", [delivery.id], tx.now_ms):
                 effects.append(job)
 
-    node = redis_world.node(work)
+    node = redis_harness.node(work)
     for _ in range(2):
         node.submit_sync("tea", id="order-7").result(WAIT_SECONDS)
     assert (runs, effects) == (["tea", "tea"], ["tea"])

@@ -45,7 +45,7 @@ class HalfProcess:
 
     def __init__(self, harness: HalfHarness, role: str, name: str) -> None:
         self.role, self.name = role, name
-        self._world = harness
+        self._harness = harness
         self._process: subprocess.Popen[bytes] | None = None
         self.log = harness.folder / f"{name}.log"
         self._note = harness.folder / f"{name}.died"
@@ -53,7 +53,7 @@ class HalfProcess:
 
     def start(self, die_at: str = "", nth: int = 1) -> None:
         assert self._process is None
-        harness = self._world
+        harness = self._harness
         self._note.unlink(missing_ok=True)
         self._ready.unlink(missing_ok=True)
         config = HalfConfig(
@@ -96,7 +96,7 @@ class HalfProcess:
     def stop(self) -> None:
         """SIGTERM, as soon as it listens to that; it ends well."""
         assert self._process is not None
-        self._world.wait(self._ready.exists, f"{self.name} is ready")
+        self._harness.wait(self._ready.exists, f"{self.name} is ready")
         self._process.terminate()
         status = self._process.wait(LIMIT_SECONDS)
         assert status == 0, f"status {status}: {self.said()}"

@@ -28,7 +28,6 @@ def produce(broker: BrokerThread, topic: str, value: str) -> None:
     assert producer.flush(30) == 0
 
 
-@pytest.mark.xdist_group("alone")
 def test_it_starts_in_under_a_tenth_of_a_second(tmp_path: Path) -> None:
     def start_seconds(attempt: int) -> float:
         begin = time.perf_counter()
