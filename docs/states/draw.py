@@ -6,7 +6,7 @@ is done about it. It is drawn from the table that the code obeys; a test holds t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from html import escape
@@ -88,14 +88,13 @@ class Row(NamedTuple):
 def read_table(place: str) -> tuple[list[Row], dict[str, str]]:
     """The rows of a table at MODULE:NAME, and what its states mean where their names do not say.
 
-    It is {(state, event): next state} or rows of state, event, next state and effect.
+    It is {(state, event): next state} or {(state, event): (next state, effect)}.
     """
     module, _, name = place.partition(":")
-    table: Any = getattr(import_module(module), name)
-    rows: Iterable[tuple[Any, ...]] = (
-        ((*key, to) for key, to in table.items()) if isinstance(table, Mapping) else table
-    )
-    read = [tuple(row) for row in rows]
+    table: Mapping[Any, Any] = getattr(import_module(module), name)
+    read = [
+        (*key, *(after if isinstance(after, tuple) else (after,))) for key, after in table.items()
+    ]
     states = dict.fromkeys(state for row in read for state in (row[0], row[2]))
     # Where the value of a state is a sentence, its name stands for it and the sentence below.
     are_long = any(len(_word(state)) > NAME_CHARS_MAX for state in states)

@@ -23,8 +23,8 @@ from tests.faults.half_reader import TargetReader
 from tests.faults.hanging import AGE_MS, end_hanging
 
 from headrace.client.message import ID_HEADER
-from headrace.ledger.half.headers import HALF_HEADER, TOPIC
-from headrace.ledger.half.known import KnownHalf, known_halves
+from headrace.ledger.half.commands import HALF_HEADER, HALF_TOPIC
+from headrace.ledger.half.service import HalfStatus, half_statuses
 from headrace.store import open_store
 
 ROOT = Path(__file__).parents[2]
@@ -195,15 +195,15 @@ class HalfHarness:
         """What the service holds."""
         return [id for id, half in self._known().items() if not half.is_decided and id != LAST]
 
-    def _known(self) -> dict[str, KnownHalf]:
+    def _known(self) -> dict[str, HalfStatus]:
         settings = {"bootstrap.servers": self.bootstrap, "log_level": 0}
-        return {half.id: half for half in known_halves(settings)}
+        return {half.id: half for half in half_statuses(settings)}
 
     def _say_last(self) -> None:
         """A command behind all others of the one partition that they go through."""
         producer = Producer({"bootstrap.servers": self.bootstrap, "log_level": 0})
         headers: Any = [(HALF_HEADER, b"rollback"), (ID_HEADER, LAST.encode())]
-        producer.produce(TOPIC, None, headers=headers)
+        producer.produce(HALF_TOPIC, None, headers=headers)
         assert producer.flush(LIMIT_SECONDS) == 0
 
     def seen(self) -> list[str]:

@@ -22,7 +22,7 @@ from headrace.cli.common.signals import on_stop
 from headrace.handlers.app import App
 from headrace.handlers.half.half import Half
 from headrace.ledger import clients
-from headrace.ledger.half.limits import HalfLimits
+from headrace.ledger.half.machine import HalfLimits
 from headrace.ledger.half.service import half_service
 from headrace.store import Store, open_store
 
@@ -51,7 +51,7 @@ SERVICE_STEPS = (
     Step("taken in", "ledger.intake:Intake._move", "after"),
     Step("acting", "ledger.owned:Owned.begin", "after"),
     Step("acted", "ledger.owned:Owned.commit", "after"),
-    Step("noted", "ledger.book:Book.done", "after"),
+    Step("noted", "ledger.state_partition:StatePartition.committed", "after"),
 )
 STEPS = {step.name: step for step in (*SHOP_STEPS, *SERVICE_STEPS)}
 

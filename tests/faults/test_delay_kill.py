@@ -23,7 +23,7 @@ from tests.waiting import WAIT_SECONDS, wait_until
 from headrace.client import Producer
 from headrace.client.delivery import Sent
 from headrace.client.errors import DeliveryFailed
-from headrace.ledger.delay.pending import pending
+from headrace.ledger.delay.service import pending
 
 TARGET = "orders"
 # How late a message may be beyond its time, or beyond the last death before its delivery: that

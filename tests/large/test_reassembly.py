@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from tests.large.logs import chunks_of
 
 from headrace.large.reassembly import Limits, Reassembly
-from headrace.large.states import NEXT, TABLE, Event, Kind, State
+from headrace.large.states import TABLE, Event, Kind, State
 
 EXPIRE_MS = 1_000
 BEHIND = 40
@@ -122,10 +122,9 @@ class ReassemblyMachine(RuleBasedStateMachine):
 
 
 def test_the_table_is_one_and_what_could_not_be_kept_is_open_again() -> None:
-    assert len(NEXT) == len(TABLE)
-    assert {state for row in TABLE for state in (row.state, row.next)} == set(State)
-    assert {row.event for row in TABLE} == set(Event)
-    assert {row.next for row in TABLE if row.event == Event.LOST} == {State.OPEN}
+    assert {state for row in TABLE for state in (row[0], TABLE[row][0])} == set(State)
+    assert {event for _, event in TABLE} == set(Event)
+    assert {TABLE[row][0] for row in TABLE if row[1] == Event.LOST} == {State.OPEN}
     ((chunk, part),) = chunks_of(1, [b"x"], first_offset=0)
     reassembly = Reassembly(LIMITS)
     for _ in range(2):

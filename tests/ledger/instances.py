@@ -14,14 +14,13 @@ from confluent_kafka import KafkaError
 from tests.ledger.kafka_model import Kafka, Producer
 
 from headrace.client.message import Message
-from headrace.ledger.book import Book, Plan
-from headrace.ledger.cache import Cache
-from headrace.ledger.machine import Machine, Refusal
+from headrace.ledger.clients import AbortedTransaction, FailedRecord
+from headrace.ledger.entries import EntryCache
+from headrace.ledger.machine import InvalidCommand, LedgerMachine
 from headrace.ledger.records import partition_of, state_key, state_value
-from headrace.ledger.settling import settle
-from headrace.ledger.targets import Targets
-from headrace.ledger.topics import Names
-from headrace.ledger.writer import BadRecord, Failed
+from headrace.ledger.state_partition import PlannedTransaction, StatePartition
+from headrace.ledger.targets import TargetTopics, handle_abort
+from headrace.ledger.topics import ServiceTopics
 
 BATCH = 3
 
@@ -56,10 +55,10 @@ class Brokers:
         error = None if topic in self else KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)
         return SimpleNamespace(error=error, partitions={})
 
-    def refuse(self, plan: Plan) -> Failed | None:
+    def refuse(self, plan: PlannedTransaction) -> AbortedTransaction | None:
         """What a transaction comes to; None if all is taken."""
         bad = [
-            BadRecord(outgoing.topic, tag, KafkaError(self.refusals[outgoing.topic]))
+            FailedRecord(outgoing.topic, tag, KafkaError(self.refusals[outgoing.topic]))
             for tag, (_, action) in enumerate(plan.items)
             for outgoing in action.send
             if outgoing.topic in self.refusals
@@ -68,21 +67,21 @@ class Brokers:
             return None
         # Who is denied a topic is not told which.
         is_told = bad[0].error.code() != KafkaError.TOPIC_AUTHORIZATION_FAILED
-        return Failed(bad[0].error, tuple(bad) if is_told else ())
+        return AbortedTransaction(bad[0].error, tuple(bad) if is_told else ())
 
 
 class Intake:
     """Owner of one partition of the input."""
 
     def __init__(
-        self, kafka: Kafka, machine: Machine, clock: Clock, partition: int, states: int
+        self, kafka: Kafka, machine: LedgerMachine, clock: Clock, partition: int, states: int
     ) -> None:
         self._kafka = kafka
         self._machine = machine
         self._clock = clock
         self._partition = partition
         self._states = states
-        self._names = Names(machine.name)
+        self._names = ServiceTopics(machine.name)
         self._producer = kafka.producer(self._names.intake_id(partition))
         self._position = kafka.offsets.get((self._names.input, partition), 0)
 
@@ -106,11 +105,11 @@ class Intake:
                 record.at_ms,
             )
             entry = self._machine.read(message, self._clock.now_ms)
-            if isinstance(entry, Refusal):
-                self._producer.send(names.dead, 0, record.key, record.value)
+            if isinstance(entry, InvalidCommand):
+                self._producer.send(names.dead_letters, 0, record.key, record.value)
             else:
                 state = partition_of(entry.id, self._states)
-                key = state_key(entry.id, entry.place)
+                key = state_key(entry.id, entry.position)
                 self._producer.send(names.state, state, key, state_value(entry))
             yield "intake has sent"
         position = records[-1].offset + 1
@@ -127,7 +126,7 @@ class Keeper:
     def __init__(
         self,
         kafka: Kafka,
-        machine: Machine,
+        machine: LedgerMachine,
         clock: Clock,
         partition: int,
         brokers: Brokers | None = None,
@@ -135,14 +134,14 @@ class Keeper:
         self._kafka = kafka
         self._clock = clock
         self._partition = partition
-        self._names = Names(machine.name)
+        self._names = ServiceTopics(machine.name)
         self._brokers = said = brokers or Brokers()
-        self._targets = Targets(said, self._names, lambda: said.now_s)
-        self._producer: Producer = kafka.producer(self._names.keeper_id(partition))
+        self._targets = TargetTopics(said, self._names, lambda: said.now_s)
+        self._producer: Producer = kafka.producer(self._names.owner_id(partition))
         self._log = kafka.log(self._names.state, partition)
         self._until = self._log.end
         self._position = 0
-        self.book = Book(machine, Cache(), next(_writers), clock.now_ms)
+        self.state = StatePartition(machine, EntryCache(), next(_writers), clock.now_ms)
 
     def run(self) -> Steps:
         """Read what is there, and do what is due in one transaction."""
@@ -151,8 +150,8 @@ class Keeper:
             return
         # The clock may be set back while the rest is under way.
         now_ms = self._clock.now_ms
-        self.book.look_again(self._targets.must_wait)
-        plan = self.book.plan(now_ms, BATCH, self._targets)
+        self.state.retry_waiting(self._targets.must_wait)
+        plan = self.state.plan(now_ms, BATCH, self._targets)
         if not plan:
             return
         self._producer.begin()
@@ -167,22 +166,22 @@ class Keeper:
                 now_ms,
             )
             yield "keeper has sent"
-        for key, value in plan.writes(self.book.writer):
+        for key, value in plan.writes(self.state.writer):
             self._producer.send(self._names.state, self._partition, key, value)
             yield "keeper has written its state"
         failed = self._brokers.refuse(plan)
         if failed is not None:
             self._producer.abort()
-            settle(self.book, self._targets, plan, failed, self._names)
+            handle_abort(self.state, self._targets, plan, failed, self._names)
             yield "keeper has aborted"
             return
         self._producer.commit()
         yield "keeper has committed"
-        self._targets.worked(outgoing.topic for outgoing in plan.sends)
-        self.book.done(plan)
+        self._targets.accepted(outgoing.topic for outgoing in plan.sends)
+        self.state.committed(plan)
 
     def _read(self) -> None:
-        self.book.take(
+        self.state.apply(
             (record.key or b"", record.value) for record in self._log.committed(self._position)
         )
         self._position = max(self._position, self._log.stable_end)

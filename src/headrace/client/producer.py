@@ -13,8 +13,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import Producer as LibraryProducer
 
 from headrace.client.consumer.offsets import Places, to_partitions
-from headrace.client.delayed import TOPIC as DELAY_TOPIC
-from headrace.client.delayed import After, At, Delaying, cancel_headers
+from headrace.client.delayed import DELAY_TOPIC, After, At, DelayCommands, cancel_headers
 from headrace.client.delivery import OnDelivery, RecordMetadata, Sent, Watched
 from headrace.client.errors import BufferFull, DeliveryFailed, RecordTooLarge
 from headrace.client.interceptors import Chain, Outgoing
@@ -77,7 +76,7 @@ class Producer:
         self._producer = LibraryProducer(config)
         self._produce = self._producer.produce
         self._counts = PartitionCounts(self._producer, self.max_block_ms)
-        self._delaying = Delaying(given, self._counts)
+        self._delays = DelayCommands(given, self._counts)
         # Where nothing stands between the caller and the library, a record takes the short way.
         self._is_plain = not (
             self._key_serializer
@@ -114,7 +113,7 @@ class Producer:
         with its zone) the delay service delivers it then; the Sent says that it is in its hands.
         """
         if after is not None or at is not None:
-            topic, headers, partition = self._delaying(topic, headers, partition, after, at)
+            topic, headers, partition = self._delays.command(topic, headers, partition, after, at)
         sent = (
             Sent()
             if on_delivery is None and not self._has_chain
@@ -165,7 +164,7 @@ class Producer:
 
     def cancel_delayed(self, id: str) -> Sent:
         """Cancel a delayed message by its `headrace-id`; without effect once it is delivered."""
-        partition = self._delaying.partition(id)
+        partition = self._delays.partition(id)
         return self.send(DELAY_TOPIC, headers=cancel_headers(id), partition=partition)
 
     def flush(self, timeout: float | None = None) -> int:

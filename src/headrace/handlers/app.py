@@ -7,14 +7,13 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from headrace.client.delayed import After, At
+from headrace.client.delayed import After, At, by_clock
 from headrace.client.payloads import encode, to_send
 from headrace.errors import HandlerError
 from headrace.handlers.background import BackgroundTasks
 from headrace.handlers.context import AppContext
 from headrace.handlers.spec import HandlerSpec, make_spec
 from headrace.large.large import Large
-from headrace.ledger.delay.times import by_clock
 from headrace.outbox.confirmations import Confirmer
 from headrace.telemetry.alarms import Alarm
 
@@ -99,7 +98,7 @@ class App:
 
         For `with` and `async with`; the options are those of `open_half`.
         """
-        from headrace.handlers.half.opening import open_half
+        from headrace.handlers.half.half import open_half
 
         return open_half(self, topic, value, **options)
 
@@ -115,7 +114,7 @@ class App:
 
     def half_store_checker(self, group: str) -> None:
         """Check a producer group by the app's store, for halves that `join` its transactions."""
-        from headrace.handlers.half.joining import register
+        from headrace.handlers.half.checkers import register
 
         register(self, group)
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from headrace.client.message import Message
     from headrace.client.producer import Producer
     from headrace.client.switches import Switches
-    from headrace.handlers.half.sending import HalfSender
+    from headrace.handlers.half.sender import HalfSender
     from headrace.large.keeping import Keeping
     from headrace.large.large import Large
     from headrace.store import Store
@@ -58,7 +58,7 @@ class AppContext:
     @cached_property
     def halves(self) -> HalfSender:
         """What sends half messages and their decisions; made when first needed."""
-        from headrace.handlers.half.sending import HalfSender
+        from headrace.handlers.half.sender import HalfSender
 
         return HalfSender(self)
 

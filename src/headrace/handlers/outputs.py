@@ -9,11 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from headrace.client.delayed import After, At
+from headrace.client.delayed import After, At, by_clock
 from headrace.client.payloads import encode, to_send
 from headrace.errors import Unavailable
 from headrace.handlers.execution import Execution, IsOpen, Positions, Revoked
-from headrace.ledger.delay.times import by_clock
 
 if TYPE_CHECKING:
     from headrace.client.clock import Clock

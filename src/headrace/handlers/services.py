@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from headrace.handlers.execution import Also
     from headrace.handlers.retries import Execute
     from headrace.handlers.runner import Runner
-    from headrace.ledger.half.limits import HalfLimits
+    from headrace.ledger.half.machine import HalfLimits
     from headrace.ledger.service import LedgerOptions
 
 JOIN_SECONDS = 30.0

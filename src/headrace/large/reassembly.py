@@ -12,7 +12,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 
 from headrace.large.headers import Chunk, End
-from headrace.large.states import NEXT, Event, Kind, State
+from headrace.large.states import TABLE, Event, Kind, State
 
 # Of messages that are over it is remembered that they are, so that repeats mean nothing.
 OVER_MAX = 1_000
@@ -80,7 +80,7 @@ class Reassembly:
         """Take a chunk at an offset, with so many bytes that are or are not as its digest says."""
         was = self._over.get(chunk.id)
         if was is not None and (was != State.GIVEN_UP or chunk.end is None):
-            return Step(NEXT[was, Event.UNNEEDED][1])
+            return Step(TABLE[was, Event.UNNEEDED][1])
         message = self._open.get(chunk.id)
         if message is None:
             # One that was given up and ends after all begins anew.
@@ -134,7 +134,7 @@ class Reassembly:
         self._open[id] = Open(id, offset, now_ms, State.OPEN)
 
     def _move(self, message: Open, event: Event) -> Kind:
-        message.state, kind = NEXT[message.state, event]
+        message.state, kind = TABLE[message.state, event]
         if message.state in OVER:
             del self._open[message.id]
             self._over[message.id] = message.state

@@ -6,7 +6,6 @@ Reassembly moves a message only by looking an event up in it; tests enumerate it
 from __future__ import annotations
 
 from enum import Enum
-from typing import NamedTuple
 
 
 class State(Enum):
@@ -47,51 +46,41 @@ class Kind(Enum):
     AGAIN = "read it again"
 
 
-class Transition(NamedTuple):
-    """One row."""
-
-    state: State
-    event: Event
-    next: State
-    kind: Kind
-
-
 _S, _E, _K = State, Event, Kind
 
-TABLE: tuple[Transition, ...] = (
-    Transition(_S.NEW, _E.CHUNK, _S.OPEN, _K.KEEP),
-    Transition(_S.NEW, _E.WRONG, _S.SPOILED, _K.REPEAT),
-    Transition(_S.NEW, _E.LAST, _S.RECALLED, _K.RECALL),
-    Transition(_S.NEW, _E.FULL, _S.WHOLE, _K.WHOLE),
-    Transition(_S.NEW, _E.DIFFERS, _S.BROKEN, _K.BROKEN),
-    Transition(_S.OPEN, _E.CHUNK, _S.OPEN, _K.KEEP),
-    Transition(_S.OPEN, _E.UNNEEDED, _S.OPEN, _K.REPEAT),
-    Transition(_S.OPEN, _E.WRONG, _S.SPOILED, _K.REPEAT),
-    Transition(_S.OPEN, _E.LAST, _S.RECALLED, _K.RECALL),
-    Transition(_S.OPEN, _E.FULL, _S.WHOLE, _K.WHOLE),
-    Transition(_S.OPEN, _E.DIFFERS, _S.BROKEN, _K.BROKEN),
-    Transition(_S.OPEN, _E.LAPSED, _S.GIVEN_UP, _K.GIVE_UP),
-    Transition(_S.OPEN, _E.LOST, _S.OPEN, _K.AGAIN),
-    Transition(_S.SPOILED, _E.WRONG, _S.SPOILED, _K.REPEAT),
-    Transition(_S.SPOILED, _E.DIFFERS, _S.BROKEN, _K.BROKEN),
-    Transition(_S.SPOILED, _E.LAPSED, _S.GIVEN_UP, _K.GIVE_UP),
-    Transition(_S.RECALLED, _E.CHUNK, _S.RECALLED, _K.KEEP),
-    Transition(_S.RECALLED, _E.UNNEEDED, _S.RECALLED, _K.REPEAT),
+TABLE: dict[tuple[State, Event], tuple[State, Kind]] = {
+    (_S.NEW, _E.CHUNK): (_S.OPEN, _K.KEEP),
+    (_S.NEW, _E.WRONG): (_S.SPOILED, _K.REPEAT),
+    (_S.NEW, _E.LAST): (_S.RECALLED, _K.RECALL),
+    (_S.NEW, _E.FULL): (_S.WHOLE, _K.WHOLE),
+    (_S.NEW, _E.DIFFERS): (_S.BROKEN, _K.BROKEN),
+    (_S.OPEN, _E.CHUNK): (_S.OPEN, _K.KEEP),
+    (_S.OPEN, _E.UNNEEDED): (_S.OPEN, _K.REPEAT),
+    (_S.OPEN, _E.WRONG): (_S.SPOILED, _K.REPEAT),
+    (_S.OPEN, _E.LAST): (_S.RECALLED, _K.RECALL),
+    (_S.OPEN, _E.FULL): (_S.WHOLE, _K.WHOLE),
+    (_S.OPEN, _E.DIFFERS): (_S.BROKEN, _K.BROKEN),
+    (_S.OPEN, _E.LAPSED): (_S.GIVEN_UP, _K.GIVE_UP),
+    (_S.OPEN, _E.LOST): (_S.OPEN, _K.AGAIN),
+    (_S.SPOILED, _E.WRONG): (_S.SPOILED, _K.REPEAT),
+    (_S.SPOILED, _E.DIFFERS): (_S.BROKEN, _K.BROKEN),
+    (_S.SPOILED, _E.LAPSED): (_S.GIVEN_UP, _K.GIVE_UP),
+    (_S.RECALLED, _E.CHUNK): (_S.RECALLED, _K.KEEP),
+    (_S.RECALLED, _E.UNNEEDED): (_S.RECALLED, _K.REPEAT),
     # A second end, with other chunks missing: somebody plays with an id. It is read back once.
-    Transition(_S.RECALLED, _E.LAST, _S.RECALLED, _K.KEEP),
-    Transition(_S.RECALLED, _E.FULL, _S.WHOLE, _K.WHOLE),
-    Transition(_S.RECALLED, _E.DIFFERS, _S.BROKEN, _K.BROKEN),
-    Transition(_S.RECALLED, _E.LAPSED, _S.GIVEN_UP, _K.GIVE_UP),
-    Transition(_S.RECALLED, _E.LOST, _S.OPEN, _K.AGAIN),
-    Transition(_S.RECALLED, _E.TOO_FAR, _S.BROKEN, _K.BROKEN),
-    Transition(_S.WHOLE, _E.UNNEEDED, _S.WHOLE, _K.REPEAT),
+    (_S.RECALLED, _E.LAST): (_S.RECALLED, _K.KEEP),
+    (_S.RECALLED, _E.FULL): (_S.WHOLE, _K.WHOLE),
+    (_S.RECALLED, _E.DIFFERS): (_S.BROKEN, _K.BROKEN),
+    (_S.RECALLED, _E.LAPSED): (_S.GIVEN_UP, _K.GIVE_UP),
+    (_S.RECALLED, _E.LOST): (_S.OPEN, _K.AGAIN),
+    (_S.RECALLED, _E.TOO_FAR): (_S.BROKEN, _K.BROKEN),
+    (_S.WHOLE, _E.UNNEEDED): (_S.WHOLE, _K.REPEAT),
     # The room ran out with the very chunk that was missing.
-    Transition(_S.WHOLE, _E.LOST, _S.OPEN, _K.AGAIN),
-    Transition(_S.BROKEN, _E.UNNEEDED, _S.BROKEN, _K.REPEAT),
-    Transition(_S.GIVEN_UP, _E.UNNEEDED, _S.GIVEN_UP, _K.REPEAT),
-    Transition(_S.GIVEN_UP, _E.CHUNK, _S.OPEN, _K.KEEP),
-    Transition(_S.GIVEN_UP, _E.LAST, _S.RECALLED, _K.RECALL),
-    Transition(_S.GIVEN_UP, _E.FULL, _S.WHOLE, _K.WHOLE),
-    Transition(_S.GIVEN_UP, _E.DIFFERS, _S.BROKEN, _K.BROKEN),
-)
-NEXT = {(row.state, row.event): (row.next, row.kind) for row in TABLE}
+    (_S.WHOLE, _E.LOST): (_S.OPEN, _K.AGAIN),
+    (_S.BROKEN, _E.UNNEEDED): (_S.BROKEN, _K.REPEAT),
+    (_S.GIVEN_UP, _E.UNNEEDED): (_S.GIVEN_UP, _K.REPEAT),
+    (_S.GIVEN_UP, _E.CHUNK): (_S.OPEN, _K.KEEP),
+    (_S.GIVEN_UP, _E.LAST): (_S.RECALLED, _K.RECALL),
+    (_S.GIVEN_UP, _E.FULL): (_S.WHOLE, _K.WHOLE),
+    (_S.GIVEN_UP, _E.DIFFERS): (_S.BROKEN, _K.BROKEN),
+}

@@ -1,6 +1,10 @@
-"""The ledger: what the delay and the half service share, on any Kafka.
+"""The ledger: state in a compacted topic, for the delay and the half service, on any Kafka.
 
-Commands come in through an ordinary topic (`intake.py`), move with their offsets into a compacted
-twin, and are kept there by id until their time has come (`keeper.py`, one `book.py` for each state
-partition). What a service does with them is a pure machine (`machine.py`).
+`service.py` runs one instance. Its `intake.py` moves commands from an ordinary topic to the state
+topic (`records.py`), in one transaction with its offsets. Its `owner.py` reads the state partitions
+that it owns into memory (`state_partition.py` over `entries.py`) and, when an entry is due, sends
+its records and deletes it in one transaction; `targets.py` keeps a bad target from holding up the
+others. What an entry means is up to a pure machine (`machine.py` is the port, `delay/` and `half/`
+implement it). `clients.py` holds the Kafka clients, `topics.py` the names, `restart_loop.py` starts
+a thread again after a failure, and `inspection.py` shows the entries to operators.
 """

@@ -1,4 +1,7 @@
-"""The port of a service's pure machine: commands in, entries by id, actions when they are due."""
+"""The port between the ledger and a service: commands in, an entry per id, actions when due.
+
+The delay and the half service each implement `LedgerMachine`; the ledger does everything else.
+"""
 
 from __future__ import annotations
 
@@ -9,82 +12,73 @@ from headrace.client.admin.topics import NeededTopic
 from headrace.client.message import Message
 from headrace.telemetry.alarms import AlarmName, NamedAlarm
 
-# Later than any time that a command may name.
+# Later than any time that a command can name.
 NEVER_MS = 1 << 62
 
 Headers = Sequence[tuple[str, bytes | None]]
 
 
-class Place(NamedTuple):
-    """Where a command lies in the input topic; with its id it is the key of its state record."""
+class CommandPosition(NamedTuple):
+    """The partition and offset of a command in the input topic; part of its state record's key."""
 
     partition: int
     offset: int
 
 
-class Entry(NamedTuple):
-    """What is known of one id: a state record, or the sum of several."""
+class LedgerEntry(NamedTuple):
+    """The state of one id: one state record, or several merged into one."""
 
     id: str
-    # The machine's own word for the state of it.
-    kind: str
-    # Wall time of the next action; NEVER_MS for none.
+    # Defined by the machine.
+    state: str
+    # Wall time of the next action; NEVER_MS if there is none.
     due_ms: int
     # When its command was appended to the input topic.
     at_ms: int
-    # The command whose body this is.
-    place: Place
-    # The machine's own number; hides the method of a tuple, which nobody needs here.
+    # The command that the body belongs to.
+    position: CommandPosition
+    # Defined by the machine. It hides a method of tuple that nobody needs here.
     count: int = 0  # type: ignore[assignment]
     body: bytes = b""
-    # Further state records of this id that end together with it.
-    also: tuple[Place, ...] = ()
+    # Commands of the same id whose state records are deleted together with this one.
+    other_positions: tuple[CommandPosition, ...] = ()
 
 
-class Refusal(NamedTuple):
-    """A command that is none; goes to the dead letters with the reason."""
+class InvalidCommand(NamedTuple):
+    """A record that is not a command; it becomes a dead letter with this reason."""
 
     reason: str
 
 
 class Folded(NamedTuple):
-    """What is known of an id after one more record, and the records that count no more."""
+    """The entry of an id after one more record, and the records that it replaces."""
 
-    entry: Entry | None
-    gone: tuple[Place, ...] = ()
+    entry: LedgerEntry | None
+    superseded: tuple[CommandPosition, ...] = ()
 
 
-class Outgoing(NamedTuple):
-    """A record to be sent."""
+class OutgoingRecord(NamedTuple):
+    """A record to send."""
 
     topic: str
     key: bytes | None
     value: bytes | None
     headers: Headers = ()
-    # How its topic is made where it is missing, whatever the broker does by itself.
-    make: NeededTopic | None = None
+    # How to create the topic if it is missing; None leaves that to the broker.
+    needed_topic: NeededTopic | None = None
 
 
 class Action(NamedTuple):
-    """What one transaction does for an entry: send records, and end it (None) or write it anew."""
+    """What one transaction does for an entry: send records, then delete it (None) or rewrite it."""
 
-    send: tuple[Outgoing, ...] = ()
-    entry: Entry | None = None
-    # Name and text; rung when the transaction is committed.
+    send: tuple[OutgoingRecord, ...] = ()
+    entry: LedgerEntry | None = None
+    # Rung once the transaction is committed.
     alarm: NamedAlarm | None = None
 
 
-class Transition(NamedTuple):
-    """A row of a machine's transition table, for tests and pictures."""
-
-    state: str
-    event: str
-    next: str
-    effect: str
-
-
-class Machine(Protocol):
-    """What a service makes of its commands; pure, so it is told the time."""
+class LedgerMachine(Protocol):
+    """What a service does with its commands; pure, so the time is an argument."""
 
     @property
     def name(self) -> str:
@@ -93,26 +87,26 @@ class Machine(Protocol):
 
     @property
     def held_alarm(self) -> AlarmName:
-        """The alarm for a state partition that an unfinished transaction keeps unread."""
+        """The alarm for a state partition that a hanging transaction keeps from being read."""
         ...
 
-    def read(self, message: Message, now_ms: int) -> Entry | Refusal:
-        """The entry that a record of the input topic is."""
+    def read(self, message: Message, now_ms: int) -> LedgerEntry | InvalidCommand:
+        """Turn a record of the input topic into an entry."""
         ...
 
-    def fold(self, known: Entry | None, new: Entry) -> Folded:
-        """Put a record to what is known of its id; `known` comes without its body.
+    def fold(self, known: LedgerEntry | None, new: LedgerEntry) -> Folded:
+        """Merge a state record into the entry of its id; `known` comes without its body.
 
-        The body of the result is that of its `place`. Records that are gone are deleted from the
-        state topic no later than anything else is written about the id. When an earlier owner has
-        written an entry anew, that comes with the place of what is known.
+        The body of the result is that of its `position`. Superseded records are deleted from the
+        state topic no later than anything else is written about the id. A `new` with the position
+        of `known` is an entry that an earlier owner has rewritten.
         """
         ...
 
-    def act(self, entry: Entry, now_ms: int) -> Action:
-        """What to do for an entry whose time has come."""
+    def act(self, entry: LedgerEntry, now_ms: int) -> Action:
+        """What to do for an entry that is due."""
         ...
 
-    def refused(self, entry: Entry, topic: str, reason: str, now_ms: int) -> Action:
-        """What to do instead when a topic will never take what `act` sends."""
+    def refused(self, entry: LedgerEntry, topic: str, reason: str, now_ms: int) -> Action:
+        """What to do instead when a topic permanently refuses what `act` sends."""
         ...

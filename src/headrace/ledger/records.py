@@ -1,64 +1,121 @@
-"""The records of a state topic: key and value of an entry, and the partition of an id."""
+"""The bytes of a state topic: keys, values, message bodies, and the partition of an id."""
 
 from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Sequence
 
-from headrace.ledger.machine import Entry, Place
+from headrace.ledger.machine import CommandPosition, Headers, LedgerEntry
 
 VERSION = 1
-# Nobody: an intake, whose records every keeper takes for news.
-NOBODY = 0
+# The writer of records that come from an intake; real writers are positive.
+INTAKE_WRITER = 0
 ID_BYTES_MAX = 1024
-# Version, due, at, count, writer, bytes of the kind.
+# Version, due time, append time, count, writer, length of the state.
 _HEAD = struct.Struct(">BqqiQB")
+_LENGTH = struct.Struct(">i")
+_NONE = _LENGTH.pack(-1)
 
 
 def partition_of(id: str, partitions: int) -> int:
-    """Where the state of an id lies; all that concerns it meets there."""
+    """The state partition of an id; everything about the id is in it."""
     return zlib.crc32(id.encode()) % partitions
 
 
-def state_key(id: str, place: Place) -> bytes:
-    """PARTITION/OFFSET/ID: of one command alone, so that deleting it deletes no other."""
-    return f"{place[0]}/{place[1]}/{id}".encode()
+def state_key(id: str, position: CommandPosition) -> bytes:
+    """PARTITION/OFFSET/ID, unique to one command, so that deleting it deletes no other."""
+    return f"{position[0]}/{position[1]}/{id}".encode()
 
 
-def read_key(key: bytes) -> tuple[str, Place]:
-    """Id and place of a key; ValueError if it is none."""
+def read_key(key: bytes) -> tuple[str, CommandPosition]:
+    """The id and position of a key; ValueError if it is malformed."""
     partition, offset, id = key.decode().split("/", 2)
-    return id, Place(int(partition), int(offset))
+    return id, CommandPosition(int(partition), int(offset))
 
 
-def state_value(entry: Entry, writer: int = NOBODY) -> bytes:
-    """An entry as it is stored; `also` is left out, since those have records of their own."""
-    kind = entry.kind.encode()
-    head = _HEAD.pack(VERSION, entry.due_ms, entry.at_ms, entry.count, writer, len(kind))
-    return head + kind + entry.body
+def state_value(entry: LedgerEntry, writer: int = INTAKE_WRITER) -> bytes:
+    """An entry as stored, without `other_positions`: those have records of their own."""
+    state = entry.state.encode()
+    head = _HEAD.pack(VERSION, entry.due_ms, entry.at_ms, entry.count, writer, len(state))
+    return head + state + entry.body
 
 
-def read_value(id: str, place: Place, value: bytes) -> tuple[Entry, int]:
-    """The entry and who wrote it; ValueError if it is none."""
+def read_value(id: str, position: CommandPosition, value: bytes) -> tuple[LedgerEntry, int]:
+    """The entry and its writer; ValueError if another version wrote it."""
     try:
-        version, due_ms, at_ms, count, writer, kind_bytes = _HEAD.unpack_from(value)
+        version, due_ms, at_ms, count, writer, state_bytes = _HEAD.unpack_from(value)
     except struct.error:
         version = -1
     if version != VERSION:
-        raise ValueError(f"the state of {id} is in a form of another version")
-    body_at = _HEAD.size + kind_bytes
-    kind = value[_HEAD.size : body_at].decode()
-    return Entry(id, kind, due_ms, at_ms, place, count, value[body_at:]), writer
+        raise ValueError(f"the state record of {id} was written by another version")
+    body_at = _HEAD.size + state_bytes
+    state = value[_HEAD.size : body_at].decode()
+    return LedgerEntry(id, state, due_ms, at_ms, position, count, value[body_at:]), writer
 
 
 def read_id(raw: bytes) -> str:
-    """An id as a header carries it; ValueError with what is wrong with it."""
+    """An id as a header carries it; ValueError if it is not valid."""
     if not raw or len(raw) > ID_BYTES_MAX:
         raise ValueError(f"an id has 1 to {ID_BYTES_MAX} bytes, not {len(raw)}")
     try:
         id = raw.decode()
     except UnicodeDecodeError:
-        raise ValueError("an id is text in UTF-8") from None
+        raise ValueError("an id must be UTF-8 text") from None
     if "\0" in id:
-        raise ValueError("an id has no zero bytes")
+        raise ValueError("an id must not contain zero bytes")
     return id
+
+
+def pack(parts: Sequence[bytes | None]) -> bytes:
+    """Byte strings as one: each behind its length, -1 for None."""
+    pieces: list[bytes] = []
+    for part in parts:
+        if part is None:
+            pieces.append(_NONE)
+        else:
+            pieces.append(_LENGTH.pack(len(part)))
+            pieces.append(part)
+    return b"".join(pieces)
+
+
+def unpack(data: bytes) -> list[bytes | None]:
+    """The byte strings of `pack`; ValueError if the data is malformed."""
+    parts: list[bytes | None] = []
+    at, size = 0, len(data)
+    read = _LENGTH.unpack_from
+    try:
+        while at < size:
+            (length,) = read(data, at)
+            at += 4
+            if length < 0:
+                parts.append(None)
+            else:
+                parts.append(data[at : at + length])
+                at += length
+    except struct.error:
+        at = -1
+    if at != size:
+        raise ValueError(f"{size} bytes are not a packed list of byte strings")
+    return parts
+
+
+def pack_message(topic: str, key: bytes | None, value: bytes | None, headers: Headers) -> bytes:
+    """A message as the body of an entry."""
+    parts: list[bytes | None] = [topic.encode(), key, value]
+    for name, content in headers:
+        parts.append(name.encode())
+        parts.append(content)
+    return pack(parts)
+
+
+def unpack_message(
+    body: bytes,
+) -> tuple[str, bytes | None, bytes | None, list[tuple[str, bytes | None]]]:
+    """Topic, key, value and headers of `pack_message`."""
+    topic, key, value, *rest = unpack(body)
+    headers = [
+        ((name or b"").decode(), content)
+        for name, content in zip(rest[::2], rest[1::2], strict=True)
+    ]
+    return (topic or b"").decode(), key, value, headers

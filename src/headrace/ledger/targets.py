@@ -1,4 +1,4 @@
-"""Which topics take records: asked once in a while, so that a bad one holds nobody up."""
+"""Which topics accept records, and which entries of an aborted transaction are to blame."""
 
 from __future__ import annotations
 
@@ -10,123 +10,185 @@ from typing import Any
 from confluent_kafka import KafkaException
 
 from headrace.client.admin.topics import NeededTopic, make_topics
-from headrace.ledger.book import Wait
-from headrace.ledger.machine import Outgoing
-from headrace.ledger.topics import Names
+from headrace.client.produce_errors import is_passing, is_record_fault, is_topic_fault
+from headrace.ledger.clients import AbortedTransaction
+from headrace.ledger.machine import OutgoingRecord
+from headrace.ledger.state_partition import PlannedTransaction, StatePartition, TargetNotReady
+from headrace.ledger.topics import ServiceTopics
 
-# A topic that was there is taken to be there for so long; a failure to send asks again.
-GOOD_SECONDS = 300.0
-# A topic that is missing is asked for so often and for so long: somebody may be making it.
-LOOK_SECONDS = 0.25
+# How long a topic that existed is assumed to exist; a failed send asks the brokers again.
+EXISTS_SECONDS = 300.0
+# A missing topic is asked for this often and for this long: somebody may be creating it.
+RECHECK_SECONDS = 0.25
 PATIENCE_SECONDS = 10.0
-BAD_SECONDS = 5.0
-# A topic that said itself that it takes nothing from us is not tried again for so long.
+MISSING_SECONDS = 5.0
+# How long a topic that refuses every record is not tried again.
 REFUSED_SECONDS = 30.0
-# How long a topic rests that took nothing, growing while it goes on.
-REST_SECONDS = 5.0
-REST_SECONDS_MAX = 60.0
+# The pause of a topic that accepts nothing, which doubles while that goes on.
+PAUSE_SECONDS = 5.0
+PAUSE_SECONDS_MAX = 60.0
 METADATA_SECONDS = 5.0
-# When no broker has answered, nobody is asked about any topic for so long.
-SILENT_SECONDS = 5.0
+# How long no topic is asked for after a metadata request has failed.
+NO_BROKER_SECONDS = 5.0
 
 _log = logging.getLogger("headrace.ledger")
 
 
-class Targets:
-    """Knows topics by their metadata; a broker that makes topics on demand makes them so."""
+class TargetTopics:
+    """Checks target topics by their metadata, so that a bad one holds up no other.
+
+    A broker that creates topics on demand creates them on this check.
+    """
 
     def __init__(
-        self, admin: Any, names: Names, clock: Callable[[], float] = time.monotonic
+        self, admin: Any, topics: ServiceTopics, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._admin = admin
-        # These are there, or the service would not run.
-        self._ours = frozenset((names.input, names.state, names.dead))
+        # The service could not run without these.
+        self._own = frozenset((topics.input, topics.state, topics.dead_letters))
         self._clock = clock
-        self._good_until: dict[str, float] = {}
-        self._bad: dict[str, tuple[float, str]] = {}
+        self._exists_until: dict[str, float] = {}
+        self._refused: dict[str, tuple[float, str]] = {}
         self._missing_since: dict[str, float] = {}
-        self._look_at: dict[str, float] = {}
-        self._rest_s: dict[str, float] = {}
-        self._make: dict[str, NeededTopic] = {}
-        self._silent_until = 0.0
+        self._check_at: dict[str, float] = {}
+        self._pause_s: dict[str, float] = {}
+        self._needed: dict[str, NeededTopic] = {}
+        self._no_broker_until = 0.0
 
-    def __call__(self, outgoing: Outgoing) -> str | None:
-        """None if its topic takes it, else why it never does; Wait if it does not now."""
+    def __call__(self, outgoing: OutgoingRecord) -> str | None:
+        """None if its topic accepts it, else why it never will; TargetNotReady if it may later."""
         topic = outgoing.topic
-        if self._clock() < self._good_until.get(topic, 0.0):
+        if self._clock() < self._exists_until.get(topic, 0.0):
             return None
-        if outgoing.make is not None:
-            self._make[topic] = outgoing.make
-        return self._look(topic)
+        if outgoing.needed_topic is not None:
+            self._needed[topic] = outgoing.needed_topic
+        return self._check(topic)
 
     def must_wait(self, topic: str) -> bool:
-        """Whether nothing can be said of a topic yet."""
+        """Whether a topic is still not ready."""
         try:
-            self._look(topic)
-        except Wait:
+            self._check(topic)
+        except TargetNotReady:
             return True
         return False
 
-    def rest(self, topic: str) -> None:
-        """Leave it alone for a while: it took nothing, and that may pass."""
+    def pause(self, topic: str) -> None:
+        """Send nothing to a topic for a while: it accepted nothing, but may again."""
         now = self._clock()
-        if now < self._look_at.get(topic, 0.0):
+        if now < self._check_at.get(topic, 0.0):
             return
-        self._good_until.pop(topic, None)
-        rest_s = self._rest_s.get(topic, REST_SECONDS)
-        self._look_at[topic] = now + rest_s
-        self._rest_s[topic] = min(2 * rest_s, REST_SECONDS_MAX)
+        self._exists_until.pop(topic, None)
+        pause_s = self._pause_s.get(topic, PAUSE_SECONDS)
+        self._check_at[topic] = now + pause_s
+        self._pause_s[topic] = min(2 * pause_s, PAUSE_SECONDS_MAX)
 
     def refuse(self, topic: str, reason: str) -> None:
-        """It takes nothing from us."""
-        self._good_until.pop(topic, None)
-        self._bad[topic] = (self._clock() + REFUSED_SECONDS, reason)
+        """Remember that a topic refuses every record."""
+        self._exists_until.pop(topic, None)
+        self._refused[topic] = (self._clock() + REFUSED_SECONDS, reason)
 
-    def worked(self, topics: Iterable[str]) -> None:
-        """They took what was sent to them."""
-        if self._rest_s:
+    def accepted(self, topics: Iterable[str]) -> None:
+        """Remember that these topics accepted what was sent to them."""
+        if self._pause_s:
             for topic in topics:
-                self._rest_s.pop(topic, None)
+                self._pause_s.pop(topic, None)
 
-    def _look(self, topic: str) -> str | None:
+    def _check(self, topic: str) -> str | None:
         now = self._clock()
-        if now < self._good_until.get(topic, 0.0):
+        if now < self._exists_until.get(topic, 0.0):
             return None
-        until, reason = self._bad.get(topic, (0.0, ""))
+        until, reason = self._refused.get(topic, (0.0, ""))
         if now < until:
             return reason
-        if now < max(self._look_at.get(topic, 0.0), self._silent_until):
-            raise Wait(topic)
-        if topic in self._ours:
+        if now < max(self._check_at.get(topic, 0.0), self._no_broker_until):
+            raise TargetNotReady(topic)
+        if topic in self._own:
             return None
-        found = self._ask(topic)
-        if found is None:
-            self._good_until[topic] = now + GOOD_SECONDS
-            for known in (self._bad, self._missing_since, self._look_at):
+        problem = self._ask_brokers(topic)
+        if problem is None:
+            self._exists_until[topic] = now + EXISTS_SECONDS
+            for known in (self._refused, self._missing_since, self._check_at):
                 known.pop(topic, None)
             return None
-        self._look_at[topic] = now + LOOK_SECONDS
+        self._check_at[topic] = now + RECHECK_SECONDS
         if now - self._missing_since.setdefault(topic, now) < PATIENCE_SECONDS:
-            raise Wait(topic)
+            raise TargetNotReady(topic)
         self._missing_since.pop(topic)
-        self._bad[topic] = (now + BAD_SECONDS, found)
-        return found
+        self._refused[topic] = (now + MISSING_SECONDS, problem)
+        return problem
 
-    def _ask(self, topic: str) -> str | None:
+    def _ask_brokers(self, topic: str) -> str | None:
         try:
-            needed = self._make.pop(topic, None)
-            # Not asked for by name: that would make it, with the broker's own settings.
+            needed = self._needed.pop(topic, None)
+            # List all topics: asking for one by name would create it with the broker's defaults.
             if needed and topic not in self._admin.list_topics(timeout=METADATA_SECONDS).topics:
                 make_topics(self._admin, [needed])
             found = self._admin.list_topics(topic, timeout=METADATA_SECONDS).topics[topic]
         except KafkaException as problem:
-            _log.warning("nobody says whether there is a topic %s: %s", topic, problem.args[0])
-            self._silent_until = self._clock() + SILENT_SECONDS
-            raise Wait(topic) from None
+            _log.warning("cannot find out whether topic %s exists: %s", topic, problem.args[0])
+            self._no_broker_until = self._clock() + NO_BROKER_SECONDS
+            raise TargetNotReady(topic) from None
         if found.error is not None:
             return str(found.error.str())
         if any(partition.leader < 0 for partition in found.partitions.values()):
-            # Its broker will come back; what is sent there now would hold the others.
-            self._look_at[topic] = self._clock() + REST_SECONDS
-            raise Wait(topic)
+            # A leader will be back; until then a record for it would hold up its transaction.
+            self._check_at[topic] = self._clock() + PAUSE_SECONDS
+            raise TargetNotReady(topic)
         return None
+
+
+def handle_abort(
+    state: StatePartition,
+    targets: TargetTopics,
+    plan: PlannedTransaction,
+    aborted: AbortedTransaction,
+    topics: ServiceTopics,
+) -> bool:
+    """Make the entries of an aborted transaction due again, apart from those to blame.
+
+    Returns whether the whole partition should pause.
+    """
+    suspects: dict[int, str] = {}
+    is_target_known = False
+    for topic, tag, error in aborted.records:
+        if topic == topics.state:
+            continue
+        if topic != topics.dead_letters and is_record_fault(error):
+            suspects[tag] = error.str()
+        else:
+            is_target_known = True
+            if is_topic_fault(error):
+                targets.refuse(topic, error.str())
+            else:
+                targets.pause(topic)
+    if suspects:
+        state.isolate(plan, suspects)
+        return False
+    if is_target_known:
+        state.put_back(plan)
+        return False
+    if not is_passing(aborted.cause):
+        return not _search(state, targets, plan, aborted)
+    state.put_back(plan)
+    return True
+
+
+def _search(
+    state: StatePartition,
+    targets: TargetTopics,
+    plan: PlannedTransaction,
+    aborted: AbortedTransaction,
+) -> bool:
+    """Search for the entry to blame when no record was named; False if no suspect is left."""
+    reason = aborted.cause.str()
+    sent_to = {outgoing.topic for outgoing in plan.sends}
+    if is_topic_fault(aborted.cause) and len(sent_to) == 1:
+        targets.refuse(sent_to.pop(), reason)
+        state.put_back(plan)
+        return True
+    has_suspects = len(plan.items) > 1 or (sent_to and not plan.dead_letters)
+    if not has_suspects:
+        state.put_back(plan)
+        return False
+    state.isolate(plan, dict.fromkeys(range(len(plan.items)), reason))
+    return True

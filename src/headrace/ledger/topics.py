@@ -1,4 +1,4 @@
-"""The three topics of a service: commands, state, dead letters."""
+"""The three topics of a ledger service: commands, state, dead letters."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from headrace.client.admin.topics import (
 )
 
 INPUT_PARTITIONS = 1
-# As many instances can share the deliveries.
+# This many instances can share the deliveries.
 STATE_PARTITIONS = 4
-# Far more than an input topic takes by default, since a record grows a little on its way; still
-# within a segment of the state and within what brokers and clients take in one request.
+# Far more than an input topic accepts by default, since a record grows a little on its way; still
+# within a segment of the state topic and within the request limits of brokers and clients.
 RECORD_BYTES_MAX = 52_428_800
-# A dead letter also says why.
-DEAD_BYTES_MAX = RECORD_BYTES_MAX + 1_048_576
+# A dead letter also carries its error.
+DEAD_LETTER_BYTES_MAX = RECORD_BYTES_MAX + 1_048_576
 
 _NOT_ALLOWED = (
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
@@ -32,7 +32,7 @@ _log = logging.getLogger("headrace.ledger")
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class ServiceTopics:
     """The names of one service's topics and groups, and the transactional ids of its owners."""
 
     service: str
@@ -48,16 +48,16 @@ class Names:
         return f"{self.input}.state"
 
     @property
-    def dead(self) -> str:
-        """The topic for what is no command, or has no target."""
+    def dead_letters(self) -> str:
+        """The topic for invalid commands and for messages that their target refuses."""
         return f"{self.input}.dlq"
 
     def intake_id(self, partition: int) -> str:
-        """The transactional id of whoever takes in a partition of the input."""
+        """The transactional id of the intake of an input partition."""
         return f"{self.input}-{partition}"
 
-    def keeper_id(self, partition: int) -> str:
-        """The transactional id of whoever owns a partition of the state."""
+    def owner_id(self, partition: int) -> str:
+        """The transactional id of the owner of a state partition."""
         return f"{self.state}-{partition}"
 
 
@@ -65,20 +65,20 @@ def needed_topics(
     service: str, input_partitions: int = INPUT_PARTITIONS, state_partitions: int = STATE_PARTITIONS
 ) -> list[NeededTopic]:
     """All topics of a service."""
-    names = Names(service)
+    topics = ServiceTopics(service)
     state = {
         "segment.bytes": "67108864",
         "min.cleanable.dirty.ratio": "0.3",
-        # Longer than a rebuild takes; every delivery leaves a deletion behind for so long.
+        # Longer than reading a state partition takes; every delivery leaves a tombstone this long.
         "delete.retention.ms": "600000",
     }
-    # Whoever made them: what a topic refuses could go nowhere.
+    # Enforced even on topics that somebody else made: a record they refuse would be stuck.
     state_must = {"cleanup.policy": "compact", "max.message.bytes": str(RECORD_BYTES_MAX)}
-    dead_must = {"max.message.bytes": str(DEAD_BYTES_MAX)}
+    dead_letters_must = {"max.message.bytes": str(DEAD_LETTER_BYTES_MAX)}
     return [
-        commands_topic(names.input, input_partitions),
-        NeededTopic(names.state, state_partitions, state, state_must),
-        NeededTopic(names.dead, 1, must=dead_must),
+        commands_topic(topics.input, input_partitions),
+        NeededTopic(topics.state, state_partitions, state, state_must),
+        NeededTopic(topics.dead_letters, 1, must=dead_letters_must),
     ]
 
 
@@ -88,10 +88,13 @@ def ensure_topics(
     input_partitions: int = INPUT_PARTITIONS,
     state_partitions: int = STATE_PARTITIONS,
 ) -> None:
-    """Make the topics of a service where they are missing."""
+    """Create the missing topics of a service and correct the settings of the others."""
     try:
         make_topics(admin, needed_topics(service, input_partitions, state_partitions))
     except KafkaException as problem:
         if problem.args[0].code() not in _NOT_ALLOWED:
             raise
-        _log.warning("the topics of %s are taken as they are: %s", service, problem.args[0].str())
+        _log.warning(
+            "not allowed to create or change the topics of %s, using them as they are: %s",
+            service, problem.args[0].str(),
+        )  # fmt: skip

@@ -61,7 +61,7 @@ def outgoing(
         target = (delayed.TARGET_HEADER, topic.encode())
         when = (delayed.AT_HEADER, str(due_ms).encode())
         headers = [*delayed.as_pairs(headers), target, when]
-        topic = delayed.TOPIC
+        topic = delayed.DELAY_TOPIC
     if id is None:
         id = new_id(now_ms)
     elif not id or not is_plain(id):

@@ -8,7 +8,7 @@ from headrace.ledger.delay.service import delay_service
 from headrace.ledger.half.service import half_service
 from headrace.ledger.machine import NEVER_MS
 from headrace.ledger.service import LedgerOptions, LedgerService
-from headrace.ledger.topics import Names
+from headrace.ledger.topics import ServiceTopics
 from headrace.telemetry.alarms import Alarms
 from headrace.testing.broker_thread import BrokerThread
 from headrace.testing.clock import VirtualClock
@@ -31,7 +31,7 @@ class KitServices:
         """Start those whose topic somebody has made."""
         topics = self._broker.broker.node.catalog.topics
         for name, make in _MAKERS.items():
-            if name not in self._running and Names(name).input in topics:
+            if name not in self._running and ServiceTopics(name).input in topics:
                 settings = {"bootstrap.servers": self._broker.bootstrap, "log_level": 0}
                 service = make(settings, clock=self._clock, alarms=self._alarms, options=OPTIONS)
                 self._running[name] = service
@@ -49,7 +49,7 @@ class KitServices:
             topic
             for name, service in self._running.items()
             if service.is_ready
-            for topic in (Names(name).input, Names(name).state)
+            for topic in (ServiceTopics(name).input, ServiceTopics(name).state)
         ]
 
     def positions(self) -> dict[tuple[str, int], int]:

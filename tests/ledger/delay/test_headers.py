@@ -6,15 +6,16 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from headrace.client.delayed import delayed_headers, deliver_at_ms
+from headrace.client.delayed import AT_MS_MAX, delayed_headers, deliver_at_ms
 from headrace.client.message import Message
-from headrace.ledger.delay.headers import AT_MS_MAX, Command, read_command
-from headrace.ledger.packing import unpack_message
+from headrace.ledger.delay.machine import State, read_command
+from headrace.ledger.machine import LedgerEntry
+from headrace.ledger.records import unpack_message
 
 NOW_MS = 1_700_000_000_000
 
 
-def read(*headers: tuple[str, bytes | None], at_ms: int = NOW_MS) -> Command:
+def read(*headers: tuple[str, bytes | None], at_ms: int = NOW_MS) -> LedgerEntry:
     return read_command(Message("headrace.delay", 3, 7, b"k", b"v", headers, at_ms), NOW_MS)
 
 
@@ -25,7 +26,7 @@ ID = ("headrace-id", b"a")
 def test_a_delay_counts_from_the_append() -> None:
     command = read(TARGET, ID, ("headrace-delay", b"1m30s"), at_ms=NOW_MS - 5)
     assert command.due_ms == NOW_MS - 5 + 90_000
-    assert (command.id, command.place, command.is_cancel) == ("a", (3, 7), False)
+    assert (command.id, command.position, command.state) == ("a", (3, 7), State.SCHEDULED)
 
 
 def test_key_value_and_other_headers_stay_as_they_are() -> None:
@@ -35,7 +36,7 @@ def test_key_value_and_other_headers_stay_as_they_are() -> None:
     assert unpack_message(command.body) == ("orders", b"k", b"v", [*other, ID])
 
 
-def test_without_an_id_the_place_is_the_id() -> None:
+def test_without_an_id_the_position_is_the_id() -> None:
     assert read(TARGET, ("headrace-delay", b"5s")).id == "headrace.delay/3/7"
 
 
@@ -45,7 +46,7 @@ def test_without_an_id_the_place_is_the_id() -> None:
 )
 def test_a_cancel_needs_only_an_id(headers: list[tuple[str, bytes | None]]) -> None:
     command = read(*headers)
-    assert command.is_cancel
+    assert command.state == State.CANCELLED
     assert command.id == "a"
 
 
@@ -54,25 +55,34 @@ def test_a_cancel_needs_only_an_id(headers: list[tuple[str, bytes | None]]) -> N
     [
         ([ID, ("headrace-delay", b"5s")], "headrace-target is missing"),
         ([("headrace-target", b""), ID, ("headrace-delay", b"5s")], "headrace-target is missing"),
-        ([("headrace-target", b"a b"), ID, ("headrace-delay", b"5s")], "no name of a topic"),
-        ([("headrace-target", b"x" * 250), ID, ("headrace-delay", b"5s")], "no name of a topic"),
-        ([("headrace-target", b"__consumer_offsets"), ID, ("headrace-delay", b"5s")], "not for"),
-        ([("headrace-target", b"headrace.delay.state"), ID, ("headrace-delay", b"5s")], "not for"),
-        ([TARGET, ID], "not both or none"),
-        ([TARGET, ID, ("headrace-delay", b"5s"), ("headrace-deliver-at", b"5")], "not both"),
+        ([("headrace-target", b"a b"), ID, ("headrace-delay", b"5s")], "is not a valid topic name"),
+        (
+            [("headrace-target", b"x" * 250), ID, ("headrace-delay", b"5s")],
+            "is not a valid topic name",
+        ),
+        (
+            [("headrace-target", b"__consumer_offsets"), ID, ("headrace-delay", b"5s")],
+            "is an internal topic",
+        ),
+        (
+            [("headrace-target", b"headrace.delay.state"), ID, ("headrace-delay", b"5s")],
+            "is an internal topic",
+        ),
+        ([TARGET, ID], "exactly one of"),
+        ([TARGET, ID, ("headrace-delay", b"5s"), ("headrace-deliver-at", b"5")], "exactly one of"),
         ([TARGET, ID, ("headrace-delay", b"soon")], "not a duration"),
         ([TARGET, ID, ("headrace-delay", b"-5s")], "not a duration"),
         ([TARGET, ID, ("headrace-delay", None)], "not a duration"),
         ([TARGET, ID, ("headrace-delay", b"9" * 30 + b"d")], "after the year 9999"),
-        ([TARGET, ID, ("headrace-deliver-at", b"tomorrow")], "no time in milliseconds"),
-        ([TARGET, ID, ("headrace-deliver-at", b"-1")], "no time in milliseconds"),
-        ([TARGET, ID, ("headrace-deliver-at", b"9" * 400)], "no time in milliseconds"),
+        ([TARGET, ID, ("headrace-deliver-at", b"tomorrow")], "not a time in milliseconds"),
+        ([TARGET, ID, ("headrace-deliver-at", b"-1")], "not a time in milliseconds"),
+        ([TARGET, ID, ("headrace-deliver-at", b"9" * 400)], "not a time in milliseconds"),
         ([TARGET, ID, ("headrace-deliver-at", b"%d" % (AT_MS_MAX + 1))], "after the year 9999"),
         ([TARGET, ("headrace-id", b""), ("headrace-delay", b"5s")], "an id has"),
         ([TARGET, ("headrace-id", b"\xff"), ("headrace-delay", b"5s")], "UTF-8"),
         ([TARGET, ("headrace-id", b"a\0"), ("headrace-delay", b"5s")], "zero bytes"),
         ([TARGET, ("headrace-id", b"a" * 1025), ("headrace-delay", b"5s")], "an id has"),
-        ([("headrace-cancel", b"")], "without an id"),
+        ([("headrace-cancel", b"")], "a cancel needs the id"),
     ],
 )
 def test_a_bad_header_is_named(headers: list[tuple[str, bytes | None]], reason: str) -> None:

@@ -1,4 +1,4 @@
-"""The delay machine and its book against a simple model, with time that a test turns."""
+"""The delay machine and its state against a simple model, with time that a test turns."""
 
 from __future__ import annotations
 
@@ -8,20 +8,18 @@ import pytest
 from hypothesis import settings, strategies
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from headrace.ledger.book import TICK_MS, Book
-from headrace.ledger.cache import Cache
 from headrace.ledger.delay.machine import (
     CANCEL_KEPT_MS,
-    NEXT,
     TABLE,
     DelayMachine,
     Event,
     State,
     event_of,
 )
-from headrace.ledger.machine import Entry, Place
-from headrace.ledger.packing import pack_message
-from headrace.ledger.records import state_key, state_value
+from headrace.ledger.entries import EntryCache
+from headrace.ledger.machine import CommandPosition, LedgerEntry
+from headrace.ledger.records import pack_message, state_key, state_value
+from headrace.ledger.state_partition import TICK_MS, StatePartition
 
 START_MS = 1_000_000
 IDS = [f"id{number}" for number in range(4)]
@@ -36,7 +34,7 @@ class DelayModel(RuleBasedStateMachine):
         self.now_ms = START_MS
         self.offset = 0
         self.machine = DelayMachine()
-        self.book = Book(self.machine, Cache(), 1, self.now_ms)
+        self.state = StatePartition(self.machine, EntryCache(), 1, self.now_ms)
         # The state topic as a reader has it: keys with their values.
         self.topic: dict[bytes, bytes] = {}
         # The model: the due time and number of each id's message; those delivered.
@@ -64,9 +62,9 @@ class DelayModel(RuleBasedStateMachine):
 
     @rule(most=strategies.integers(1, 5), is_lost=strategies.booleans())
     def deliver(self, most: int, is_lost: bool) -> None:
-        plan = self.book.plan(self.now_ms, most)
+        plan = self.state.plan(self.now_ms, most)
         if is_lost:
-            self.book.put_back(plan)
+            self.state.put_back(plan)
             return
         sent = [outgoing.value or b"" for outgoing in plan.sends]
         due = {value: due_ms for due_ms, value in self.model.values()}
@@ -78,7 +76,7 @@ class DelayModel(RuleBasedStateMachine):
         for key, written in plan.writes(1):
             assert written is None
             self.topic.pop(key, None)
-        self.book.done(plan)
+        self.state.committed(plan)
 
     @rule()
     def deliver_all(self) -> None:
@@ -93,8 +91,8 @@ class DelayModel(RuleBasedStateMachine):
     @rule(seed=strategies.randoms())
     def crash_and_take_over(self, seed: Any) -> None:
         """A new owner reads what is left in the topic."""
-        self.book = Book(self.machine, Cache(), 1 + seed.randrange(10), self.now_ms)
-        self.book.take(self.topic.items())
+        self.state = StatePartition(self.machine, EntryCache(), 1 + seed.randrange(10), self.now_ms)
+        self.state.apply(self.topic.items())
 
     @invariant()
     def nothing_is_delivered_twice(self) -> None:
@@ -106,59 +104,58 @@ class DelayModel(RuleBasedStateMachine):
         return len(self.delivered) > before
 
     def command(self, id: str, kind: State, due_ms: int, body: bytes) -> None:
-        place = Place(0, self.offset)
+        place = CommandPosition(0, self.offset)
         self.offset += 1
-        entry = Entry(id, kind, due_ms, self.now_ms, place, body=body)
+        entry = LedgerEntry(id, kind, due_ms, self.now_ms, place, body=body)
         record = state_key(id, place), state_value(entry)
         self.topic[record[0]] = record[1]
-        self.book.take([record])
+        self.state.apply([record])
 
 
 DelayModel.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
 TestDelayModel = DelayModel.TestCase
 
 
-def entry(kind: State, partition: int, offset: int, at_ms: int) -> Entry:
-    return Entry("id", kind, 0, at_ms, Place(partition, offset))
+def entry(kind: State, partition: int, offset: int, at_ms: int) -> LedgerEntry:
+    return LedgerEntry("id", kind, 0, at_ms, CommandPosition(partition, offset))
 
 
 def test_every_pair_of_known_state_and_command_has_a_row() -> None:
     commands = (Event.SCHEDULE, Event.CANCEL, Event.OLDER_SCHEDULE, Event.OLDER_CANCEL)
     for state in (State.SCHEDULED, State.CANCELLED):
         for event in commands:
-            assert (state, event) in NEXT
-    assert {(State.UNKNOWN, Event.SCHEDULE), (State.UNKNOWN, Event.CANCEL)} <= NEXT.keys()
+            assert (state, event) in TABLE
+    assert {(State.UNKNOWN, Event.SCHEDULE), (State.UNKNOWN, Event.CANCEL)} <= TABLE.keys()
 
 
-def test_the_table_has_one_row_for_each_pair_and_leaves_no_end() -> None:
-    assert len(NEXT) == len(TABLE)
-    assert not {row.state for row in TABLE} & ENDS
+def test_no_row_leaves_an_end() -> None:
+    assert not {state for state, _ in TABLE} & ENDS
 
 
-@pytest.mark.parametrize("row", [row for row in TABLE if row.state != State.UNKNOWN], ids=str)
-def test_the_machine_obeys_the_table(row: Any) -> None:
+@pytest.mark.parametrize(("state", "event"), [row for row in TABLE if row[0] != State.UNKNOWN])
+def test_the_machine_obeys_the_table(state: State, event: Event) -> None:
     machine = DelayMachine()
-    known = entry(State(row.state), 0, 5, 1_000)
-    if row.event in (Event.DUE, Event.REFUSED, Event.EXPIRED):
+    known = entry(state, 0, 5, 1_000)
+    if event in (Event.DUE, Event.REFUSED, Event.EXPIRED):
         known = known._replace(body=pack_message("t", b"k", b"v", ()))
         action = (
             machine.refused(known, "t", "no", 2_000)
-            if row.event == Event.REFUSED
+            if event == Event.REFUSED
             else machine.act(known, 2_000)
         )
         topics = [outgoing.topic for outgoing in action.send]
         expected = {Event.DUE: ["t"], Event.REFUSED: ["headrace.delay.dlq"], Event.EXPIRED: []}
-        assert topics == expected[row.event]
+        assert topics == expected[event]
         assert action.entry is None
         return
-    is_older = row.event in (Event.OLDER_SCHEDULE, Event.OLDER_CANCEL)
-    kind = State.CANCELLED if "cancel" in row.event else State.SCHEDULED
+    is_older = event in (Event.OLDER_SCHEDULE, Event.OLDER_CANCEL)
+    kind = State.CANCELLED if "cancel" in event else State.SCHEDULED
     new = entry(kind, 0, 4 if is_older else 6, 1_000)
-    assert event_of(known, new) == row.event
+    assert event_of(known, new) == event
     folded = machine.fold(known, new)
     assert folded.entry is not None
-    assert folded.entry.kind == row.next
-    assert {folded.entry.place, *folded.gone} == {known.place, new.place}
+    assert folded.entry.state == TABLE[state, event][0]
+    assert {folded.entry.position, *folded.superseded} == {known.position, new.position}
 
 
 def test_on_two_partitions_the_time_of_the_append_decides() -> None:
@@ -177,23 +174,25 @@ def test_a_schedule_that_is_older_than_a_cancel_and_comes_after_it_is_cancelled(
         entry(State.CANCELLED, 0, 1, 3_000),
         entry(State.SCHEDULED, 1, 0, 2_000),
     ]
-    known: Entry | None = None
+    known: LedgerEntry | None = None
     for command in commands:
         known, _ = machine.fold(known, command)
     assert known is not None
-    assert known.kind == State.CANCELLED
+    assert known.state == State.CANCELLED
 
 
 def test_a_cancel_that_comes_first_is_remembered_for_a_day() -> None:
     machine = DelayMachine()
-    book = Book(machine, Cache(), 1, START_MS)
-    early = Entry("a", State.CANCELLED, START_MS + CANCEL_KEPT_MS, START_MS, Place(1, 0))
-    late = Entry("a", State.SCHEDULED, 0, START_MS - 1, Place(0, 0), body=b"")
-    book.take([(state_key("a", early.place), state_value(early))])
-    book.take([(state_key("a", late.place), state_value(late))])
-    assert not book.plan(START_MS, 10).items
-    assert book.pending == 1
-    plan = book.plan(START_MS + CANCEL_KEPT_MS + TICK_MS, 10)
-    assert [held.entry.kind for held, _ in plan.items] == [State.CANCELLED]
+    state = StatePartition(machine, EntryCache(), 1, START_MS)
+    early = LedgerEntry(
+        "a", State.CANCELLED, START_MS + CANCEL_KEPT_MS, START_MS, CommandPosition(1, 0)
+    )
+    late = LedgerEntry("a", State.SCHEDULED, 0, START_MS - 1, CommandPosition(0, 0), body=b"")
+    state.apply([(state_key("a", early.position), state_value(early))])
+    state.apply([(state_key("a", late.position), state_value(late))])
+    assert not state.plan(START_MS, 10).items
+    assert state.pending == 1
+    plan = state.plan(START_MS + CANCEL_KEPT_MS + TICK_MS, 10)
+    assert [held.entry.state for held, _ in plan.items] == [State.CANCELLED]
     assert not list(plan.sends)
     assert {key for key, _ in plan.writes(1)} == {b"1/0/a", b"0/0/a"}

@@ -15,7 +15,7 @@ from tests.waiting import wait_until
 
 from headrace.client import Producer
 from headrace.client.admin.topics import admin_client
-from headrace.ledger.delay.pending import pending
+from headrace.ledger.delay.service import pending
 from headrace.ledger.service import LedgerService
 
 

@@ -10,8 +10,8 @@ from tests.ledger.delay.world import World
 from tests.ledger.instances import Keeper
 from tests.ledger.kafka_model import Kafka
 
-from headrace.ledger.book import Plan
-from headrace.ledger.machine import Machine
+from headrace.ledger.machine import LedgerMachine
+from headrace.ledger.state_partition import PlannedTransaction
 
 SEEDS = 2_000
 BLOCKS = 8
@@ -48,7 +48,7 @@ def test_a_keeper_that_reads_only_to_the_last_stable_offset_is_caught(
     class Hasty(Keeper):
         """Does not wait for what an open transaction hides."""
 
-        def __init__(self, *args: Kafka | Machine) -> None:
+        def __init__(self, *args: Kafka | LedgerMachine) -> None:
             super().__init__(*args)  # type: ignore[arg-type]
             self._until = self._log.stable_end
 
@@ -62,12 +62,12 @@ def test_a_keeper_that_does_not_fence_is_caught(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_keeper_that_leaves_superseded_records_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = Plan.writes
+    whole = PlannedTransaction.writes
 
-    def writes(plan: Plan, writer: int) -> Iterable[tuple[bytes, bytes | None]]:
-        return whole(Plan(plan.items), writer)
+    def writes(plan: PlannedTransaction, writer: int) -> Iterable[tuple[bytes, bytes | None]]:
+        return whole(PlannedTransaction(plan.items), writer)
 
-    monkeypatch.setattr(Plan, "writes", writes)
+    monkeypatch.setattr(PlannedTransaction, "writes", writes)
     assert is_caught()
 
 

@@ -17,9 +17,8 @@ from tests.waiting import wait_until
 
 from headrace.client import Producer
 from headrace.client.admin.topics import admin_client
-from headrace.ledger import clients, intake, keeper, targets
-from headrace.ledger.delay.pending import pending
-from headrace.ledger.delay.service import delay_service
+from headrace.ledger import clients, intake, owner, targets
+from headrace.ledger.delay.service import delay_service, pending
 from headrace.ledger.service import LedgerService
 from headrace.telemetry.alarms import Alarm, Alarms
 from headrace.testing import BrokerThread
@@ -78,7 +77,7 @@ def test_two_instances_share_the_partitions_and_one_takes_all_when_the_other_lea
 def test_a_transaction_that_nobody_ends_is_told(
     kafka: Kafka, notes: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeper, "HELD_SECONDS", 1.5)
+    monkeypatch.setattr(owner, "HELD_SECONDS", 1.5)
     rung: list[Alarm] = []
     alarms = Alarms()
     alarms.add(rung.append)
@@ -134,8 +133,8 @@ def test_a_topic_that_takes_nothing_now_holds_nobody_up(
     kafka: Kafka, notes: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(clients, "MESSAGE_MS", 1_000)
-    monkeypatch.setattr(targets, "REST_SECONDS", 1.0)
-    monkeypatch.setattr(targets, "REST_SECONDS_MAX", 2.0)
+    monkeypatch.setattr(targets, "PAUSE_SECONDS", 1.0)
+    monkeypatch.setattr(targets, "PAUSE_SECONDS_MAX", 2.0)
     stuck = kafka.topic("stuck", config={"min.insync.replicas": "2"})
     with running(kafka) as service:
         assert service.wait_ready(TIMEOUT_SECONDS)
@@ -216,7 +215,7 @@ def test_a_bad_target_is_a_dead_letter_and_holds_nobody_up(
         headers = dict(letters[100].headers())
         assert headers["x"] == b"1"
         assert headers["headrace-target"] == b"nowhere"
-        assert headers["headrace-error"].startswith(b"nowhere does not take it: ")
+        assert headers["headrace-error"].startswith(b"nowhere refuses it: ")
         assert dict(letters[101].headers())["headrace-target"] == small.encode()
     assert [alarm.name for alarm in rung] == ["delay-dead-letter"] * 2
 

@@ -13,9 +13,9 @@ from tests.ledger.kafka_model import Fenced, Kafka
 from headrace.client.delayed import AT_HEADER, CANCEL_HEADER, TARGET_HEADER
 from headrace.client.message import ID_HEADER
 from headrace.ledger.delay.machine import CANCEL_KEPT_MS, DelayMachine
-from headrace.ledger.topics import Names
+from headrace.ledger.topics import ServiceTopics
 
-NAMES = Names("delay")
+NAMES = ServiceTopics("delay")
 TARGET = "orders"
 BAD_TARGET = "nowhere"
 # How the bad target shows itself: it is missing, takes no such records, or denies all.
@@ -53,7 +53,7 @@ class World:
         self.sent: list[Sent] = []
         # When each message was seen by readers, in their order.
         self.delivered: list[tuple[int, int]] = []
-        self._seen = {TARGET: 0, NAMES.dead: 0}
+        self._seen = {TARGET: 0, NAMES.dead_letters: 0}
         self.dead: list[int] = []
         self.steps = 0
         # The owners of now, and the work that they or older ones are in the middle of.
@@ -106,7 +106,7 @@ class World:
 
     def trouble(self) -> None:
         """The target, or the topic of dead letters, takes nothing for a while, or does again."""
-        topic = self.random.choice((TARGET, NAMES.dead))
+        topic = self.random.choice((TARGET, NAMES.dead_letters))
         if self.brokers.refusals.pop(topic, None) is None:
             self.brokers.refusals[topic] = KafkaError._MSG_TIMED_OUT
 
@@ -187,7 +187,7 @@ class World:
         """New owners of all, all time that is needed, and nothing that disturbs."""
         self.crash()
         self.own_all()
-        for topic in (TARGET, NAMES.dead):
+        for topic in (TARGET, NAMES.dead_letters):
             self.brokers.refusals.pop(topic, None)
         for pass_ms in (0, 200_000, 2_000, CANCEL_KEPT_MS + 1, 2_000, 2_000):
             self.clock.now_ms += pass_ms

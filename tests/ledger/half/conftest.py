@@ -18,10 +18,9 @@ from tests.waiting import WAIT_SECONDS, wait_until
 # Not first in a thread: Python 3.11 cannot parse in two of them at once, as pytest lets it.
 import headrace.client.consumer.consumer  # noqa: F401
 from headrace.handlers.app import App
-from headrace.ledger.half.headers import TOPIC
-from headrace.ledger.half.known import KnownHalf, known_halves
-from headrace.ledger.half.limits import HalfLimits
-from headrace.ledger.half.service import half_service
+from headrace.ledger.half.commands import HALF_TOPIC
+from headrace.ledger.half.machine import HalfLimits
+from headrace.ledger.half.service import HalfStatus, half_service, half_statuses
 from headrace.telemetry.alarms import Alarm, Alarms
 from headrace.testing import BrokerThread
 
@@ -57,11 +56,11 @@ class HalfKafka:
         """What a plain client does."""
         producer = Producer({"bootstrap.servers": self.bootstrap, "log_level": 0})
         headers: Any = command(kind, id, **more)
-        producer.produce(TOPIC, value, b"key", headers=headers)
+        producer.produce(HALF_TOPIC, value, b"key", headers=headers)
         assert producer.flush(WAIT_SECONDS) == 0
 
-    def known(self, id: str) -> KnownHalf | None:
-        return next(known_halves(self.settings, id), None)
+    def known(self, id: str) -> HalfStatus | None:
+        return next(half_statuses(self.settings, id), None)
 
     def state(self, id: str) -> str | None:
         known = self.known(id)

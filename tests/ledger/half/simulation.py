@@ -11,18 +11,18 @@ from tests.ledger.instances import Clock, Intake, Keeper, Steps
 from tests.ledger.kafka_model import Fenced, Kafka, Record
 
 from headrace.client.message import ID_HEADER, find_header
-from headrace.ledger.book import Book, Plan
-from headrace.ledger.cache import Cache
-from headrace.ledger.half.headers import CHECK_PREFIX
+from headrace.ledger.entries import EntryCache
+from headrace.ledger.half.commands import CHECK_PREFIX
 from headrace.ledger.half.machine import HalfMachine, state_of
 from headrace.ledger.half.states import State
-from headrace.ledger.machine import Entry, Machine
-from headrace.ledger.records import NOBODY, read_key, read_value
-from headrace.ledger.topics import Names
+from headrace.ledger.machine import LedgerEntry, LedgerMachine
+from headrace.ledger.records import INTAKE_WRITER, read_key, read_value
+from headrace.ledger.state_partition import PlannedTransaction, StatePartition
+from headrace.ledger.topics import ServiceTopics
 from headrace.telemetry.alarms import NamedAlarm
 
-NAMES = Names("half")
-NOBODYS = "nobody"
+NAMES = ServiceTopics("half")
+INTAKE_WRITERS = "nobody"
 HALVES = 6
 
 _SAID = {State.EARLY_COMMIT: True, State.EARLY_ROLLBACK: False}
@@ -63,7 +63,7 @@ def make_sender(number: int, random: Random) -> Sender:
             sender.is_honest = False
         case "nobody":
             # It dies, and so does all its group.
-            sender.lines, sender.group = ["prepare", "local"], NOBODYS
+            sender.lines, sender.group = ["prepare", "local"], INTAKE_WRITERS
         case "late":
             # Its prepare is slow on the way, and the decision overtakes it.
             sender.lines = ["local", decision, "prepare"]
@@ -73,7 +73,7 @@ def make_sender(number: int, random: Random) -> Sender:
 class Story:
     """One seed."""
 
-    def __init__(self, seed: int, machine: Machine | None = None) -> None:
+    def __init__(self, seed: int, machine: LedgerMachine | None = None) -> None:
         self.random = Random(seed)
         self.kafka = Kafka()
         self.clock = Clock()
@@ -84,7 +84,7 @@ class Story:
         self.by_id = {sender.id: sender for sender in self.senders}
         self.steps = self.fenced = 0
         # What was said of each id, in the order of the state topic; what readers saw.
-        self.said: dict[str, list[Entry]] = {sender.id: [] for sender in self.senders}
+        self.said: dict[str, list[LedgerEntry]] = {sender.id: [] for sender in self.senders}
         self.seen: list[str] = []
         self.alarms: list[tuple[str, str]] = []
         self._looked: dict[tuple[str, int], int] = {}
@@ -154,14 +154,14 @@ class Story:
             self._owners[kind, partition] = Intake(*args, self.states)
             return
         keeper = Keeper(self.kafka, self.machine, self.clock, partition)
-        done = keeper.book.done
+        done = keeper.state.committed
 
-        def ring(plan: Plan) -> list[NamedAlarm]:
+        def ring(plan: PlannedTransaction) -> list[NamedAlarm]:
             rung = done(plan)
             self.alarms += rung
             return rung
 
-        keeper.book.done = ring  # type: ignore[method-assign]
+        keeper.state.committed = ring  # type: ignore[method-assign]
         self._owners[kind, partition] = keeper
 
     def begin(self) -> None:
@@ -204,7 +204,7 @@ class Story:
                 if record.value is not None:
                     id, place = read_key(record.key or b"")
                     entry, writer = read_value(id, place, record.value)
-                    if writer == NOBODY:
+                    if writer == INTAKE_WRITER:
                         self.said[id].append(entry)
         for id in self.new_ids(TARGET):
             assert self.first_decision(id), f"half-visible: {id}"
@@ -267,10 +267,10 @@ class Story:
         """What a fresh reader of the state topic finds."""
         found = {}
         for partition in range(self.states):
-            cache = Cache()
-            book = Book(self.machine, cache, 1 << 40, self.clock.now_ms)
+            cache = EntryCache()
+            state = StatePartition(self.machine, cache, 1 << 40, self.clock.now_ms)
             log = self.kafka.log(NAMES.state, partition)
-            book.take((record.key or b"", record.value) for record in log.committed())
+            state.apply((record.key or b"", record.value) for record in log.committed())
             found.update({entry.id: state_of(entry) for entry in cache.all()})
             cache.close()
         return found

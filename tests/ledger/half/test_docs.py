@@ -13,9 +13,8 @@ import pytest
 from tests.cli.test_docs import examples, matches
 from tests.waiting import WAIT_SECONDS, wait_until
 
-from headrace.ledger.half.known import known_halves
-from headrace.ledger.half.limits import HalfLimits
-from headrace.ledger.half.service import half_service
+from headrace.ledger.half.machine import HalfLimits
+from headrace.ledger.half.service import half_service, half_statuses
 
 if TYPE_CHECKING:
     from headrace.testing import BrokerThread
@@ -39,10 +38,10 @@ def test_the_page(broker: BrokerThread, settings: dict[str, object], tmp_path: P
     for command, expected in examples((ROOT / "docs" / "half.md").read_text()):
         # What a person waits for between two commands.
         if "half list" in command and "parked" not in command:
-            wait_until(lambda: any(known_halves(settings, "order-1")), "it is taken in")
+            wait_until(lambda: any(half_statuses(settings, "order-1")), "it is taken in")
         if "half show" in command:
             wait_until(
-                lambda: any(half.is_decided for half in known_halves(settings, "order-1")),
+                lambda: any(half.is_decided for half in half_statuses(settings, "order-1")),
                 "it is decided",
             )
         program = f"{shlex.quote(sys.executable)} -m headrace"

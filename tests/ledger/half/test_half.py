@@ -18,7 +18,7 @@ from headrace.client.message import Message
 from headrace.errors import HandlerError
 from headrace.handlers.app import App
 from headrace.handlers.half.half import Half
-from headrace.ledger.half.bodies import Prepared
+from headrace.ledger.half.commands import Prepared
 from headrace.telemetry.alarms import Alarm
 
 Run = Callable[[Half, Exception | None, str], None]
@@ -256,14 +256,14 @@ def test_half_and_delay_together(
 @pytest.mark.parametrize(
     ("topic", "options", "reason"),
     [
-        ("no topic", {}, "is no name of a topic"),
-        ("headrace.half", {}, "is not for messages"),
+        ("no topic", {}, "is not a valid topic name"),
+        ("headrace.half", {}, "is an internal topic"),
         ("orders", {"group": "a b"}, "the producer group"),
         ("orders", {"id": ""}, "an id has 1 to 1024 bytes"),
         ("orders", {"check_after": "soon"}, "is not a duration"),
         ("orders", {"after": "1s", "at": 1}, "not both"),
         ("orders", {"after": "4000000d"}, "after the year 9999"),
-        ("orders", {"at": -1}, "is no time"),
+        ("orders", {"at": -1}, "is not a time"),
         ("orders", {"headers": {"headrace-target": "x"}}, "set by the arguments"),
     ],
 )

@@ -25,7 +25,7 @@ from headrace import cli
 from headrace.client.message import Message
 from headrace.handlers.app import App
 from headrace.ledger.delay.service import delay_service
-from headrace.ledger.half.bodies import Prepared
+from headrace.ledger.half.commands import Prepared
 from headrace.ledger.half.service import half_service
 
 
@@ -96,7 +96,7 @@ def test_nonsense_is_a_dead_letter_with_its_reason(half_kafka: HalfKafka) -> Non
     half_kafka.wait_state(id, "early rollback")
     letter = half_kafka.dead_letter(id)
     assert letter.value() == b"nonsense"
-    assert b"not prepare, commit or rollback" in dict(letter.headers())["headrace-error"]
+    assert b"use prepare, commit or rollback" in dict(letter.headers())["headrace-error"]
 
 
 def test_any_live_member_of_the_group_decides_for_one_that_died(half_kafka: HalfKafka) -> None:

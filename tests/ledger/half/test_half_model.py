@@ -1,4 +1,4 @@
-"""The half machine on the real book against a simple model, with virtual time and take-overs."""
+"""The half machine on the real state against a simple model, with virtual time and take-overs."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from tests.ledger.half.world import GROUP, World
 
-from headrace.ledger.half.headers import CHECK_PREFIX
-from headrace.ledger.half.limits import HalfLimits
+from headrace.ledger.half.commands import CHECK_PREFIX
+from headrace.ledger.half.machine import HalfLimits
 
 IDS = ("a", "b", "c")
 LIMITS = HalfLimits(

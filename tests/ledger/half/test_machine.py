@@ -1,4 +1,4 @@
-"""What becomes of half messages, step by step, with the real book and virtual time."""
+"""What becomes of half messages, step by step, with the real state partition and virtual time."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 from tests.ledger.half.world import GROUP, TARGET, World, command, prepare_headers, sent_id
 
-from headrace.ledger.half.bodies import Ended, Prepared
-from headrace.ledger.half.headers import CHECK_PREFIX, TOPIC, check_topic
+from headrace.ledger.half.commands import CHECK_PREFIX, HALF_TOPIC, Prepared, check_topic
+from headrace.ledger.half.machine import Decided
 from headrace.ledger.half.states import TABLE, Event, State
 
 QUESTIONS = CHECK_PREFIX + GROUP
@@ -27,12 +27,10 @@ def names(world: World) -> list[str]:
 
 
 def test_every_state_knows_every_command_and_its_time() -> None:
-    known = {(row.state, row.event) for row in TABLE}
-    assert len(known) == len(TABLE)
     for state in State:
         for event in (Event.PREPARE, Event.COMMIT, Event.ROLLBACK):
-            assert (state, event) in known
-        assert ((state, Event.DUE) in known) == (state is not State.UNKNOWN)
+            assert (state, event) in TABLE
+        assert ((state, Event.DUE) in TABLE) == (state is not State.UNKNOWN)
 
 
 def test_no_way_leads_from_one_decision_to_the_other() -> None:
@@ -41,7 +39,9 @@ def test_no_way_leads_from_one_decision_to_the_other() -> None:
         "rollback": {State.EARLY_ROLLBACK, State.ROLLING_BACK, State.ROLLED_BACK},
     }
     for side, other in (("commit", "rollback"), ("rollback", "commit")):
-        assert not [row for row in TABLE if row.state in sides[side] and row.next in sides[other]]
+        assert not [
+            row for row in TABLE.items() if row[0][0] in sides[side] and row[1][0] in sides[other]
+        ]
 
 
 def test_a_prepared_message_is_visible_to_nobody(world: World) -> None:
@@ -115,7 +115,7 @@ def test_a_question_has_the_message_and_says_what_it_is_about(world: World) -> N
     world.settle()
     world.advance(6_000)
     (question,) = world.topics.sent[QUESTIONS]
-    assert question.make
+    assert question.needed_topic
     assert (question.key, question.value) == (b"key", b"payload")
     assert dict(question.headers) == {
         "headrace-id": b"a",
@@ -259,18 +259,18 @@ def test_a_delayed_one_goes_to_the_delay_service_when_it_is_committed(world: Wor
         (command("perhaps", "a"), "headrace-half is 'perhaps'"),
         (command("commit", ""), "an id has 1 to 1024 bytes"),
         (command("prepare", "a", group=GROUP), "headrace-target is missing"),
-        (command("prepare", "a", target="a b", group=GROUP), "is no name of a topic"),
-        (command("prepare", "a", target="headrace.half", group=GROUP), "is not for messages"),
-        (command("prepare", "a", target="headrace.half.x", group=GROUP), "is not for messages"),
-        (command("prepare", "a", target="__consumer_offsets", group=GROUP), "not for messages"),
+        (command("prepare", "a", target="a b", group=GROUP), "is not a valid topic name"),
+        (command("prepare", "a", target="headrace.half", group=GROUP), "is an internal topic"),
+        (command("prepare", "a", target="headrace.half.x", group=GROUP), "is an internal topic"),
+        (command("prepare", "a", target="__consumer_offsets", group=GROUP), "is an internal topic"),
         (command("prepare", "a", target=TARGET), "the producer group"),
         (command("prepare", "a", target=TARGET, group="a b"), "the producer group"),
         (command("prepare", "a", target=TARGET, group="x" * 230), "the producer group"),
         (prepare_headers("a", check_after="soon"), "headrace-check-after: 'soon' is not"),
-        (prepare_headers("a", check_after="31d"), "longer than 30 days"),
+        (prepare_headers("a", check_after="31d"), "the limit is 30 days"),
         (prepare_headers("a", delay="soon"), "headrace-delay: 'soon' is not"),
-        (prepare_headers("a", deliver_at="x"), "headrace-deliver-at 'x' is no time"),
-        (prepare_headers("a", delay="1s", deliver_at="1"), "not both"),
+        (prepare_headers("a", deliver_at="x"), "headrace-deliver-at 'x' is not a time"),
+        (prepare_headers("a", delay="1s", deliver_at="1"), "exactly one of"),
     ],
 )
 def test_what_says_nothing_is_a_dead_letter_with_the_reason(
@@ -293,37 +293,37 @@ def test_a_target_that_refuses_gets_a_dead_letter_and_the_memory_says_why(world:
     world.topics.take_in(world.machine, 0, 10)
     world.owner.read(10)
     plan = world.owner.plan()
-    world.owner.book.suspect(plan, {0: "too large"})
+    world.owner.state.isolate(plan, {0: "too large"})
     world.settle()
     assert world.topics.targets() == []
-    (letter,) = world.topics.sent[f"{TOPIC}.dlq"]
+    (letter,) = world.topics.sent[f"{HALF_TOPIC}.dlq"]
     headers = dict(letter.headers)
     assert headers["headrace-target"] == TARGET.encode()
-    assert headers["headrace-error"] == b"orders does not take it: too large"
+    assert headers["headrace-error"] == b"orders refuses it: too large"
     assert headers["headrace-source"] == b"headrace.half/0/0"
     assert (letter.key, letter.value) == (b"key", b"payload")
     assert names(world) == ["half-undeliverable"]
     (entry,) = world.entries()
-    assert Ended.unpack(entry.body) == Ended(TARGET, GROUP, "too large")
+    assert Decided.unpack(entry.body) == Decided(TARGET, GROUP, "too large")
 
 
 def test_a_check_that_nobody_takes_counts_and_alarms(world: World) -> None:
     world.say("prepare", "a")
     world.settle()
     world.topics.now_ms += 6_000
-    world.owner.book.suspect(world.owner.plan(), {0: "not authorised"})
+    world.owner.state.isolate(world.owner.plan(), {0: "not authorised"})
     world.settle()
     assert QUESTIONS not in world.topics.sent
     assert names(world) == ["half-check-refused"]
     (entry,) = world.entries()
-    assert (entry.kind, entry.count) == (State.WAITING, 1)
+    assert (entry.state, entry.count) == (State.WAITING, 1)
 
 
 def test_a_commit_is_delivered_although_the_check_before_it_was_refused(world: World) -> None:
     world.say("prepare", "a")
     world.settle()
     world.topics.now_ms += 6_000
-    world.owner.book.suspect(world.owner.plan(), {0: "not authorised"})
+    world.owner.state.isolate(world.owner.plan(), {0: "not authorised"})
     world.say("commit", "a")
     world.topics.take_in(world.machine, 0, 10)
     world.owner.read(10)

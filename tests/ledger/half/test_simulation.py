@@ -8,7 +8,7 @@ from tests.ledger.half.world import LIMITS
 
 from headrace.ledger.half.machine import HalfMachine, state_of
 from headrace.ledger.half.states import State
-from headrace.ledger.machine import Action, Entry, Folded
+from headrace.ledger.machine import Action, Folded, LedgerEntry
 
 SEEDS = 2_000
 BLOCKS = 4
@@ -34,7 +34,7 @@ def test_no_story_ends_wrong(block: int) -> None:
 class ForgetsAtOnce(HalfMachine):
     """Keeps no memory of a decision, as if a tombstone were enough."""
 
-    def act(self, entry: Entry, now_ms: int) -> Action:
+    def act(self, entry: LedgerEntry, now_ms: int) -> Action:
         action = super().act(entry, now_ms)
         if action.entry is not None and state_of(action.entry) is State.COMMITTED:
             return action._replace(entry=None)
@@ -44,38 +44,38 @@ class ForgetsAtOnce(HalfMachine):
 class LastDecisionWins(HalfMachine):
     """Lets a later decision overrule the first while that is not yet carried out."""
 
-    def fold(self, known: Entry | None, new: Entry) -> Folded:
+    def fold(self, known: LedgerEntry | None, new: LedgerEntry) -> Folded:
         folded = super().fold(known, new)
         entry = folded.entry
-        if entry is not None and entry.kind == f"{State.ROLLING_BACK}!":
-            return folded._replace(entry=entry._replace(kind=State.COMMITTING))
+        if entry is not None and entry.state == f"{State.ROLLING_BACK}!":
+            return folded._replace(entry=entry._replace(state=State.COMMITTING))
         return folded
 
 
 class LosesUnreadDecisions(HalfMachine):
     """Takes the service's own record for all that is known."""
 
-    def fold(self, known: Entry | None, new: Entry) -> Folded:
-        if known is not None and known.place == new.place:
-            return Folded(new._replace(also=known.also))
+    def fold(self, known: LedgerEntry | None, new: LedgerEntry) -> Folded:
+        if known is not None and known.position == new.position:
+            return Folded(new._replace(other_positions=known.other_positions))
         return super().fold(known, new)
 
 
 class NeedsPrepareFirst(HalfMachine):
     """Forgets a decision that comes before its prepare."""
 
-    def fold(self, known: Entry | None, new: Entry) -> Folded:
+    def fold(self, known: LedgerEntry | None, new: LedgerEntry) -> Folded:
         if known is None and state_of(new) in (State.EARLY_COMMIT, State.EARLY_ROLLBACK):
-            return Folded(None, (new.place,))
+            return Folded(None, (new.position,))
         return super().fold(known, new)
 
 
 class DropsTheExhausted(HalfMachine):
     """Gives up after the last check."""
 
-    def act(self, entry: Entry, now_ms: int) -> Action:
+    def act(self, entry: LedgerEntry, now_ms: int) -> Action:
         action = super().act(entry, now_ms)
-        if action.entry is not None and action.entry.kind == State.PARKED:
+        if action.entry is not None and action.entry.state == State.PARKED:
             return Action((), None)
         return action
 
@@ -83,9 +83,9 @@ class DropsTheExhausted(HalfMachine):
 class TrustsSilence(HalfMachine):
     """Delivers what nobody has decided when the checks are used up."""
 
-    def act(self, entry: Entry, now_ms: int) -> Action:
-        if entry.kind == State.WAITING and entry.count >= self.limits.checks_max:
-            entry = entry._replace(kind=State.COMMITTING)
+    def act(self, entry: LedgerEntry, now_ms: int) -> Action:
+        if entry.state == State.WAITING and entry.count >= self.limits.checks_max:
+            entry = entry._replace(state=State.COMMITTING)
         return super().act(entry, now_ms)
 
 

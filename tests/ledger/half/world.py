@@ -1,6 +1,6 @@
 """A small world for half messages: topics as lists, whole transactions, owners that take over.
 
-The machine and the ledger's book are the real ones; what is played is Kafka and time.
+The machine and the ledger's state are the real ones; what is played is Kafka and time.
 """
 
 from __future__ import annotations
@@ -9,13 +9,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from headrace.client.message import ID_HEADER, Message
-from headrace.ledger.book import Book, Plan
-from headrace.ledger.cache import Cache
-from headrace.ledger.half.headers import HALF_HEADER, TOPIC
-from headrace.ledger.half.limits import HalfLimits
-from headrace.ledger.half.machine import HalfMachine
-from headrace.ledger.machine import Entry, Machine, Outgoing, Refusal
+from headrace.ledger.entries import EntryCache
+from headrace.ledger.half.commands import HALF_HEADER, HALF_TOPIC
+from headrace.ledger.half.machine import HalfLimits, HalfMachine
+from headrace.ledger.machine import InvalidCommand, LedgerEntry, LedgerMachine, OutgoingRecord
 from headrace.ledger.records import state_key, state_value
+from headrace.ledger.state_partition import PlannedTransaction, StatePartition
 
 START_MS = 1_700_000_000_000
 TARGET, GROUP = "orders", "shop"
@@ -48,7 +47,7 @@ class Topics:
     # Offset, key, value; compaction makes holes.
     state: list[tuple[int, bytes, bytes | None]] = field(default_factory=list)
     state_end: int = 0
-    sent: dict[str, list[Outgoing]] = field(default_factory=dict)
+    sent: dict[str, list[OutgoingRecord]] = field(default_factory=dict)
     dead: list[str] = field(default_factory=list)
     owners: int = 0
 
@@ -56,22 +55,22 @@ class Topics:
         """A client's record in the input topic."""
         lane = self.inputs[partition]
         lane.append(
-            Message(TOPIC, partition, len(lane), b"key", value, tuple(headers), self.now_ms)
+            Message(HALF_TOPIC, partition, len(lane), b"key", value, tuple(headers), self.now_ms)
         )
 
     def append(self, key: bytes, value: bytes | None) -> None:
         self.state.append((self.state_end, key, value))
         self.state_end += 1
 
-    def take_in(self, machine: Machine, partition: int, most: int) -> None:
+    def take_in(self, machine: LedgerMachine, partition: int, most: int) -> None:
         """One whole transaction of an intake."""
         begin = self.taken[partition]
         for message in self.inputs[partition][begin : begin + most]:
             entry = machine.read(message, self.now_ms)
-            if isinstance(entry, Refusal):
+            if isinstance(entry, InvalidCommand):
                 self.dead.append(entry.reason)
             else:
-                self.append(state_key(entry.id, entry.place), state_value(entry))
+                self.append(state_key(entry.id, entry.position), state_value(entry))
             self.taken[partition] += 1
         # A marker takes an offset, too.
         self.state_end += 1
@@ -90,7 +89,7 @@ class Topics:
         return [sent_id(record) for record in self.sent.get(TARGET, ())]
 
 
-def sent_id(record: Outgoing) -> str:
+def sent_id(record: OutgoingRecord) -> str:
     """The id of a record that was sent."""
     (id,) = (value for name, value in record.headers if name == ID_HEADER)
     assert id is not None
@@ -100,14 +99,14 @@ def sent_id(record: Outgoing) -> str:
 class Owner:
     """One instance that owns the state partition until a newer one comes."""
 
-    def __init__(self, topics: Topics, machine: Machine) -> None:
+    def __init__(self, topics: Topics, machine: LedgerMachine) -> None:
         topics.owners += 1
         self.topics = topics
         self.position = 0
         self.until = topics.state_end
         self.alarms: list[tuple[str, str]] = []
-        self._cache = Cache()
-        self.book = Book(machine, self._cache, topics.owners, topics.now_ms)
+        self._cache = EntryCache()
+        self.state = StatePartition(machine, self._cache, topics.owners, topics.now_ms)
 
     def close(self) -> None:
         self._cache.close()
@@ -116,27 +115,27 @@ class Owner:
         """Enter some of what is there."""
         new = [row for row in self.topics.state if row[0] >= self.position][:most]
         if new:
-            self.book.take((key, value) for _, key, value in new)
+            self.state.apply((key, value) for _, key, value in new)
         self.position = new[-1][0] + 1 if new else self.topics.state_end
 
     @property
     def is_caught_up(self) -> bool:
         return self.position >= self.until
 
-    def plan(self) -> Plan:
+    def plan(self) -> PlannedTransaction:
         assert self.is_caught_up
-        return self.book.plan(self.topics.now_ms, PLAN_MOST)
+        return self.state.plan(self.topics.now_ms, PLAN_MOST)
 
-    def commit(self, plan: Plan) -> None:
+    def commit(self, plan: PlannedTransaction) -> None:
         """The transaction, whole."""
         for record in plan.sends:
             self.topics.sent.setdefault(record.topic, []).append(record)
-        for key, value in plan.writes(self.book.writer):
+        for key, value in plan.writes(self.state.writer):
             self.topics.append(key, value)
         self.topics.state_end += 1
 
-    def done(self, plan: Plan) -> None:
-        self.alarms += self.book.done(plan)
+    def done(self, plan: PlannedTransaction) -> None:
+        self.alarms += self.state.committed(plan)
 
     def act(self) -> bool:
         """One whole step; False when there was nothing to do."""
@@ -151,7 +150,7 @@ class World:
     """Topics, a machine and the present owner."""
 
     def __init__(self, limits: HalfLimits = LIMITS, lanes: int = 2) -> None:
-        self.machine: Machine = HalfMachine(limits)
+        self.machine: LedgerMachine = HalfMachine(limits)
         self.topics = Topics(inputs=tuple([] for _ in range(lanes)), taken=[0] * lanes)
         self.alarms: list[tuple[str, str]] = []
         self.owner = Owner(self.topics, self.machine)
@@ -186,16 +185,16 @@ class World:
         self.alarms += self.owner.alarms
         self.owner.alarms = []
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[LedgerEntry]:
         """What a fresh reader of the state topic finds, by id."""
-        cache = Cache()
+        cache = EntryCache()
         try:
-            book = Book(self.machine, cache, 1 << 40, self.topics.now_ms)
-            book.take((key, value) for _, key, value in self.topics.state)
+            state = StatePartition(self.machine, cache, 1 << 40, self.topics.now_ms)
+            state.apply((key, value) for _, key, value in self.topics.state)
             yield from cache.all()
         finally:
             cache.close()
 
     def states(self) -> dict[str, str]:
         """The state of every id."""
-        return {entry.id: entry.kind for entry in self.entries()}
+        return {entry.id: entry.state for entry in self.entries()}

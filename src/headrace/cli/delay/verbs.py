@@ -16,7 +16,7 @@ from headrace.client.times import parse_time_ms, show_time
 
 if TYPE_CHECKING:
     from headrace.client.producer import Producer
-    from headrace.ledger.delay.pending import Pending
+    from headrace.ledger.delay.service import DelayedMessage
 
 app = typer.Typer(
     help="List delayed messages, show one, cancel it or give it another time.",
@@ -42,7 +42,7 @@ def list_messages(
     from itertools import islice
 
     with client_settings(bootstrap, properties) as settings:
-        from headrace.ledger.delay.pending import pending
+        from headrace.ledger.delay.service import pending
 
         chosen = (one for one in pending(settings) if target in (None, one.target))
         found = list(islice(chosen, limit))
@@ -115,8 +115,8 @@ def _producer(settings: dict[str, Any]) -> Producer:
     return Producer(settings_of(settings, "producer"))
 
 
-def _find(settings: dict[str, Any], id: str) -> Pending:
-    from headrace.ledger.delay.pending import pending
+def _find(settings: dict[str, Any], id: str) -> DelayedMessage:
+    from headrace.ledger.delay.service import pending
 
     for found in pending(settings, id):
         return found
@@ -138,7 +138,7 @@ def _due_ms(after: str | None, at: str | None) -> int:
     return due_ms
 
 
-def _line(found: Pending) -> dict[str, object]:
+def _line(found: DelayedMessage) -> dict[str, object]:
     left_ms = found.due_ms - round(time.time() * 1000)
     return {
         "id": found.id,
@@ -150,7 +150,7 @@ def _line(found: Pending) -> dict[str, object]:
     }
 
 
-def _details(found: Pending) -> dict[str, Any]:
+def _details(found: DelayedMessage) -> dict[str, Any]:
     return {
         "id": found.id,
         "target": found.target,

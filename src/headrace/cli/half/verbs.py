@@ -18,7 +18,7 @@ from headrace.cli.common.output import Output, OutputOption, show_json, show_row
 from headrace.client.times import show_time
 
 if TYPE_CHECKING:
-    from headrace.ledger.half.known import KnownHalf
+    from headrace.ledger.half.service import HalfStatus
 
 app = typer.Typer(help="List half messages, show one, or decide one by hand.", no_args_is_help=True)
 
@@ -54,7 +54,7 @@ def list_halves(
 ) -> None:
     """List half messages that are not decided yet; parked ones wait for a person."""
 
-    def is_chosen(half: KnownHalf) -> bool:
+    def is_chosen(half: HalfStatus) -> bool:
         if group not in (None, half.group):
             return False
         if state is None:
@@ -62,9 +62,9 @@ def list_halves(
         return half.state.replace(" ", "-").startswith(state)
 
     with client_settings(bootstrap, properties) as settings:
-        from headrace.ledger.half.known import known_halves
+        from headrace.ledger.half.service import half_statuses
 
-        found = list(islice(filter(is_chosen, known_halves(settings)), limit))
+        found = list(islice(filter(is_chosen, half_statuses(settings)), limit))
     if output is Output.json:
         show_json([_details(half) for half in found])
     else:
@@ -118,13 +118,13 @@ def resolve(
     print(f"{id} is {ended.state}")
 
 
-def _find(settings: dict[str, Any], id: str) -> KnownHalf | None:
-    from headrace.ledger.half.known import known_halves
+def _find(settings: dict[str, Any], id: str) -> HalfStatus | None:
+    from headrace.ledger.half.service import half_statuses
 
-    return next(known_halves(settings, id), None)
+    return next(half_statuses(settings, id), None)
 
 
-def _need(settings: dict[str, Any], id: str) -> KnownHalf:
+def _need(settings: dict[str, Any], id: str) -> HalfStatus:
     found = _find(settings, id)
     if found is None:
         raise CliError(
@@ -145,7 +145,7 @@ def _decide(settings: dict[str, Any], id: str, commit: bool) -> None:
         context.close()
 
 
-def _wait_decided(settings: dict[str, Any], id: str, until_s: float) -> KnownHalf | None:
+def _wait_decided(settings: dict[str, Any], id: str, until_s: float) -> HalfStatus | None:
     while True:
         found = _find(settings, id)
         if found is not None and found.is_decided:
@@ -155,7 +155,7 @@ def _wait_decided(settings: dict[str, Any], id: str, until_s: float) -> KnownHal
         time.sleep(LOOK_SECONDS)
 
 
-def _line(half: KnownHalf) -> dict[str, object]:
+def _line(half: HalfStatus) -> dict[str, object]:
     now_ms = round(time.time() * 1000)
     return {
         "id": half.id,
@@ -168,7 +168,7 @@ def _line(half: KnownHalf) -> dict[str, object]:
     }
 
 
-def _details(half: KnownHalf) -> dict[str, Any]:
+def _details(half: HalfStatus) -> dict[str, Any]:
     details: dict[str, Any] = {
         "id": half.id,
         "state": half.state,

@@ -69,7 +69,7 @@ def service(
     """Run services until Ctrl-C or SIGTERM; start it as often as wanted, they share the work."""
     from headrace.errors import HandlerError
     from headrace.handlers.services import ServiceOptions
-    from headrace.ledger.half.limits import HalfLimits
+    from headrace.ledger.half.machine import HalfLimits
     from headrace.ledger.service import LedgerOptions
     from headrace.ledger.topics import STATE_PARTITIONS
 

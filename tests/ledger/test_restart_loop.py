@@ -1,4 +1,4 @@
-"""One client's life after the other: failures, ends, and lives that are stuck."""
+"""One client's life after the other: failures, ends, and loop that are stuck."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import threading
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from headrace.ledger import lives as module
+from headrace.ledger import restart_loop as module
 from headrace.ledger import service as service_module
 from headrace.ledger.delay.service import delay_service
-from headrace.ledger.lives import Lives
+from headrace.ledger.restart_loop import RestartLoop
 
 SECONDS = 10.0
 
@@ -35,14 +35,14 @@ def test_what_fails_starts_again_and_says_why(caplog: pytest.LogCaptureFixture) 
         third.set()
         stopping.wait(SECONDS)
 
-    lives = Lives("worker", live)
-    lives.start()
+    loop = RestartLoop("worker", live)
+    loop.start()
     assert third.wait(SECONDS)
-    lives.stop(SECONDS)
+    loop.stop(SECONDS)
     assert begun == 3
     warning, error = caplog.records
     assert (warning.levelno, error.levelno) == (logging.WARNING, logging.ERROR)
-    assert "worker starts again: KafkaError{code=_TRANSPORT" in warning.getMessage()
+    assert "worker restarts: KafkaError{code=_TRANSPORT" in warning.getMessage()
     assert error.exc_info is not None
     assert error.exc_info[0] is ZeroDivisionError
 
@@ -57,12 +57,12 @@ def test_a_life_ends_as_soon_as_it_is_asked_to() -> None:
         ended.set()
 
     # It would look once in an hour by itself.
-    lives = Lives("worker", live, look_s=3600)
-    lives.start()
+    loop = RestartLoop("worker", live, check_s=3600)
+    loop.start()
     assert begun.wait(SECONDS)
-    lives.stop(SECONDS)
+    loop.stop(SECONDS)
     assert ended.is_set()
-    assert not lives._thread.is_alive()
+    assert not loop._thread.is_alive()
 
 
 def test_a_life_that_is_stuck_is_left_behind(caplog: pytest.LogCaptureFixture) -> None:
@@ -82,14 +82,14 @@ def test_a_life_that_is_stuck_is_left_behind(caplog: pytest.LogCaptureFixture) -
         while not stopping.is_set():
             stopping.wait(0.01)
 
-    lives = Lives("worker", live, stuck_s=0.2, look_s=0.01)
-    lives.start()
+    loop = RestartLoop("worker", live, stuck_s=0.2, check_s=0.01)
+    loop.start()
     assert second.wait(SECONDS)
     # The stuck one comes back at last, ends, and does not disturb the other.
     release.set()
     assert back.wait(SECONDS)
     assert asked_to_end == [True]
-    lives.stop(SECONDS)
+    loop.stop(SECONDS)
     assert begun == 2
     assert "worker is stuck in its client" in caplog.text
 

@@ -11,7 +11,7 @@ from tests.waiting import WAIT_SECONDS
 
 from headrace.client.message import Message
 from headrace.handlers.context import AppContext
-from headrace.handlers.half.joining import (
+from headrace.handlers.half.checkers import (
     KNOWN_MS,
     HalfGivenUp,
     has_committed,

@@ -1,4 +1,4 @@
-"""Transactions that came to nothing: only those at fault wait or are refused, the others flow."""
+"""Aborted transactions: only the entries at fault wait or are refused, the others flow."""
 
 from __future__ import annotations
 
@@ -6,18 +6,17 @@ from types import SimpleNamespace
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
-from tests.ledger.test_book import START_MS, entries, fill, make
+from tests.ledger.test_state_partition import START_MS, entries, fill, make
 
 from headrace.ledger import targets as targets_module
-from headrace.ledger.book import Book, Plan
-from headrace.ledger.machine import Outgoing
-from headrace.ledger.settling import settle
-from headrace.ledger.targets import Targets
-from headrace.ledger.topics import Names
-from headrace.ledger.writer import BadRecord, Failed
+from headrace.ledger.clients import AbortedTransaction, FailedRecord
+from headrace.ledger.machine import OutgoingRecord
+from headrace.ledger.state_partition import PlannedTransaction, StatePartition
+from headrace.ledger.targets import TargetTopics, handle_abort
+from headrace.ledger.topics import ServiceTopics
 
 # Its dead letters are what the simple machine of these tests calls `dead`.
-NAMES = SimpleNamespace(input="in", state="state", dead="dead")
+NAMES = SimpleNamespace(input="in", state="state", dead_letters="dead")
 
 
 class Brokers:
@@ -46,9 +45,9 @@ class Service:
         self.brokers = Brokers()
         self.now_s = 1_000.0
         names: Any = NAMES
-        self.names: Names = names
-        self.targets = Targets(self.brokers, self.names, lambda: self.now_s)
-        self.book: Book = make()
+        self.names: ServiceTopics = names
+        self.targets = TargetTopics(self.brokers, self.names, lambda: self.now_s)
+        self.state: StatePartition = make()
         self.sent: list[str] = []
         self.failures: dict[str, int] = {}
         self.rested = 0
@@ -56,29 +55,29 @@ class Service:
 
     def round(self) -> bool:
         """One transaction; False if there was nothing to do."""
-        self.book.look_again(self.targets.must_wait)
-        plan = self.book.plan(START_MS, 100, self.targets)
+        self.state.retry_waiting(self.targets.must_wait)
+        plan = self.state.plan(START_MS, 100, self.targets)
         if not plan:
             return False
         failed = self._send(plan)
         if failed is None:
             self.sent += [outgoing.topic for outgoing in plan.sends]
-            self.targets.worked(outgoing.topic for outgoing in plan.sends)
-            self.book.done(plan)
-        elif settle(self.book, self.targets, plan, failed, self.names):
+            self.targets.accepted(outgoing.topic for outgoing in plan.sends)
+            self.state.committed(plan)
+        elif handle_abort(self.state, self.targets, plan, failed, self.names):
             self.rested += 1
         return True
 
-    def _send(self, plan: Plan) -> Failed | None:
+    def _send(self, plan: PlannedTransaction) -> AbortedTransaction | None:
         bad = tuple(
-            BadRecord(outgoing.topic, tag, KafkaError(self.failures[outgoing.topic]))
+            FailedRecord(outgoing.topic, tag, KafkaError(self.failures[outgoing.topic]))
             for tag, (_, action) in enumerate(plan.items)
             for outgoing in action.send
             if outgoing.topic in self.failures
         )
         if not bad:
             return None
-        return Failed(bad[0].error, bad if self.is_told else ())
+        return AbortedTransaction(bad[0].error, bad if self.is_told else ())
 
     def run(self, rounds: int) -> None:
         for _ in range(rounds):
@@ -88,7 +87,7 @@ class Service:
 def service(*topics: str) -> Service:
     made = Service()
     for topic in topics:
-        fill(made.book, entries(5, topic=topic))
+        fill(made.state, entries(5, topic=topic))
     return made
 
 
@@ -101,7 +100,7 @@ def test_a_topic_that_takes_nothing_now_rests_and_the_others_flow() -> None:
     assert not it.round()
     it.failures.clear()
     assert not it.round()
-    it.now_s += targets_module.REST_SECONDS
+    it.now_s += targets_module.PAUSE_SECONDS
     it.run(2)
     assert it.sent[5:] == ["stuck"] * 5
 
@@ -113,7 +112,7 @@ def test_a_topic_that_goes_on_taking_nothing_is_tried_ever_more_seldom() -> None
     for _ in range(600):
         tried += it.round()
         it.now_s += 1
-    assert 600 / targets_module.REST_SECONDS_MAX <= tried < 20
+    assert 600 / targets_module.PAUSE_SECONDS_MAX <= tried < 20
 
 
 def test_a_topic_without_a_leader_is_not_sent_to() -> None:
@@ -125,7 +124,7 @@ def test_a_topic_without_a_leader_is_not_sent_to() -> None:
     it.run(3)
     assert it.sent == ["good"] * 5
     it.brokers.leaderless.clear()
-    it.now_s += targets_module.REST_SECONDS
+    it.now_s += targets_module.PAUSE_SECONDS
     it.run(2)
     assert it.sent[5:] == ["stuck"] * 5
 
@@ -163,7 +162,7 @@ def test_records_that_are_too_large_do_not_keep_others_waiting() -> None:
     it = service("small")
     it.failures["small"] = KafkaError.MSG_SIZE_TOO_LARGE
     it.round()
-    fill(it.book, entries(5, topic="good"))
+    fill(it.state, entries(5, topic="good"))
     it.run(2)
     assert it.sent == ["good"] * 5
     it.run(20)
@@ -172,10 +171,10 @@ def test_records_that_are_too_large_do_not_keep_others_waiting() -> None:
 
 def test_a_state_topic_that_takes_nothing_lets_the_partition_rest() -> None:
     it = service("good")
-    plan = it.book.plan(START_MS, 100, it.targets)
+    plan = it.state.plan(START_MS, 100, it.targets)
     error = KafkaError(KafkaError.NOT_ENOUGH_REPLICAS)
-    failed = Failed(error, (BadRecord(NAMES.state, -1, error),))
-    assert settle(it.book, it.targets, plan, failed, it.names)
+    failed = AbortedTransaction(error, (FailedRecord(NAMES.state, -1, error),))
+    assert handle_abort(it.state, it.targets, plan, failed, it.names)
     it.round()
     assert it.sent == ["good"] * 5
 
@@ -187,7 +186,7 @@ def test_while_no_broker_answers_nobody_is_asked_again_for_each_entry() -> None:
     assert not it.round()
     assert it.brokers.asked == 1
     it.brokers.is_away = False
-    it.now_s += targets_module.SILENT_SECONDS
+    it.now_s += targets_module.NO_BROKER_SECONDS
     it.run(2)
     assert len(it.sent) == 100
 
@@ -199,6 +198,6 @@ def test_a_missing_topic_is_waited_for_and_then_refused() -> None:
     assert it.targets.must_wait("later")
     it.now_s += targets_module.PATIENCE_SECONDS
     assert not it.targets.must_wait("later")
-    assert it.targets(Outgoing("later", None, None)) is not None
+    assert it.targets(OutgoingRecord("later", None, None)) is not None
     it.round()
     assert it.sent == ["dead"] * 5

@@ -1,4 +1,4 @@
-"""Sending to `headrace.half`: prepare, commit and roll back, as headers."""
+"""Writes the commands of half messages to `headrace.half`: prepare, commit and rollback."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from headrace.client.admin.topics import (
 )
 from headrace.client.delayed import TARGET_HEADER
 from headrace.client.message import ID_HEADER
-from headrace.ledger.half.headers import (
+from headrace.ledger.half.commands import (
     CHECK_AFTER_HEADER,
     GROUP_HEADER,
     HALF_HEADER,
-    TOPIC,
+    HALF_TOPIC,
     check_topic,
 )
 from headrace.ledger.half.states import Event
@@ -30,9 +30,9 @@ from headrace.ledger.records import partition_of
 if TYPE_CHECKING:
     from headrace.client.delivery import Sent
     from headrace.handlers.context import AppContext
-    from headrace.ledger.half.bodies import Prepared
+    from headrace.ledger.half.commands import Prepared
 
-# An operator's limit on the target is waited for as long as a producer waits for room.
+# How long a prepare waits for an operator's rate limit on its target.
 LIMIT_WAIT_SECONDS = 60.0
 MAKE_SECONDS = 5.0
 
@@ -40,7 +40,7 @@ _log = logging.getLogger("headrace.half")
 
 
 class HalfSender:
-    """Writes commands for the half service; makes its topic if nobody has yet."""
+    """Sends commands to the half service; creates its topic if it is missing."""
 
     def __init__(self, context: AppContext) -> None:
         self._context = context
@@ -48,7 +48,7 @@ class HalfSender:
         self._is_made = False
 
     def prepare(self, id: str, prepared: Prepared, check_after_ms: int | None) -> Sent:
-        """Send a message that waits for its decision; TopicSwitchedOff if its target is."""
+        """Send a message to be held until its decision; TopicSwitchedOff if its target is."""
         self._context.switches.wait(prepared.target, 1, LIMIT_WAIT_SECONDS)
         headers = [
             *prepared.headers,
@@ -71,9 +71,10 @@ class HalfSender:
         return self._send(id, None, None, headers)
 
     def make_check_topics(self, groups: Iterable[str]) -> None:
-        """Make the topics in which producer groups are asked; does not wait long for brokers.
+        """Create the topics in which producer groups are asked; gives up soon without brokers.
 
-        Whoever subscribes to a topic that is not there notices it only minutes later.
+        They must exist before a checker subscribes: a consumer notices new topics only minutes
+        later.
         """
         needed = [check_topic(group) for group in groups]
         making = threading.Thread(target=self._try_to_make, args=(needed,), daemon=True)
@@ -84,8 +85,8 @@ class HalfSender:
         try:
             self._make(needed)
         except KafkaException as problem:
-            # The service makes them when it asks.
-            _log.warning("the topics of checks are not made now: %s", problem.args[0])
+            # The service creates them when it asks.
+            _log.warning("cannot create the topics for checks: %s", problem.args[0])
 
     def _send(
         self,
@@ -97,11 +98,11 @@ class HalfSender:
         producer = self._context.producer
         with self._making:
             if not self._is_made:
-                self._make([commands_topic(TOPIC).unless_there])
+                self._make([commands_topic(HALF_TOPIC).unless_there])
                 self._is_made = True
-        # The commands of an id keep their order on one partition.
-        partition = partition_of(id, producer.partitions(TOPIC))
-        return producer.send(TOPIC, value, key=key, headers=headers, partition=partition)
+        # All commands of an id go to one partition, so that they keep their order.
+        partition = partition_of(id, producer.partitions(HALF_TOPIC))
+        return producer.send(HALF_TOPIC, value, key=key, headers=headers, partition=partition)
 
     def _make(self, needed: Sequence[NeededTopic]) -> None:
         settings = {"bootstrap.servers": self._context.bootstrap, **self._context.settings}
