@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from tests.faults.wire import (
     produce_request,
     request_frame,
 )
+from tests.waiting import wait_until
 
 from headrace.protocol.api.fetch import FetchResponse
 from headrace.protocol.api.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -158,11 +158,8 @@ def test_after_a_restart_what_the_failed_sync_wrote_is_there_or_not_but_never_ha
 
 
 def wait_for(broker: FaultyBroker, end_offset: int) -> None:
-    """Until readers see everything up to an offset."""
-    pause = threading.Event()
+    """Wait until readers see everything up to an offset."""
     with Wire(broker.port) as wire:
-        for _ in range(1000):
-            if len(wire.read_values("t", 0)) == end_offset:
-                return
-            pause.wait(0.01)
-    raise AssertionError(f"offset {end_offset} does not become visible")
+        wait_until(
+            lambda: len(wire.read_values("t", 0)) == end_offset, f"offset {end_offset} is visible"
+        )

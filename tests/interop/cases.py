@@ -21,7 +21,7 @@ T = TypeVar("T")
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 GROUP_PARTITIONS = 6
 SEEDED_STEP_MS = 1000
-_SETTLE_SECONDS_MAX = 10.0
+_SETTLE_SECONDS_MAX = 60.0
 
 
 @dataclass(frozen=True, slots=True)

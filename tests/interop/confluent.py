@@ -9,7 +9,7 @@ from typing import Any
 from confluent_kafka import Consumer, Message, Producer
 from tests.interop.cases import Task
 
-SECONDS_MAX = 20.0
+SECONDS_MAX = 60.0
 
 
 def settings(task: Task) -> dict[str, Any]:
