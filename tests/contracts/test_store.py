@@ -178,7 +178,7 @@ def test_a_closed_store_opens_again_when_used(store: Store) -> None:
     ("url", "says"),
     [
         ("mysql://somewhere/shop", "cannot be kept in mysql"),
-        ("shop.db", "not a store's URL"),
+        ("shop.db", "not the URL of a store"),
         ("postgresql+psycopg2://somewhere/shop", "psycopg 3"),
     ],
 )

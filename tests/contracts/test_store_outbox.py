@@ -188,10 +188,10 @@ def test_what_is_overdue_is_sent_again_and_then_given_up(store: Store, clock: Ma
         assert store.outbox.next_due_ms() == clock.now_ms() + FIVE_MINUTES_MS
         clock.pass_ms(FIVE_MINUTES_MS - 1)
         with store.begin() as tx:
-            assert store.outbox.look_for_overdue(tx, sends_max=2, limit=10) == (0, [])
+            assert store.outbox.find_overdue(tx, sends_max=2, limit=10) == (0, [])
         clock.pass_ms(1)
         with store.begin() as tx:
-            overdue = store.outbox.look_for_overdue(tx, sends_max=2, limit=10)
+            overdue = store.outbox.find_overdue(tx, sends_max=2, limit=10)
     assert (overdue.again, overdue.failed) == (0, [id])
     found = row(store, id)
     assert (found.state, found.sends, found.waiting) == ("failed", 2, ["b"])
@@ -216,7 +216,7 @@ def test_a_confirmation_that_is_just_being_committed_is_not_overwritten(
 
         def overdue() -> Overdue:
             with store.begin() as tx:
-                return store.outbox.look_for_overdue(tx, sends_max, 10)
+                return store.outbox.find_overdue(tx, sends_max, 10)
 
         with ThreadPoolExecutor(1) as other:
             with store.begin() as tx:

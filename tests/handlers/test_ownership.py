@@ -27,7 +27,7 @@ from headrace.handlers.session import Session
 from headrace.handlers.spec import make_spec
 from headrace.handlers.spilling import Spilling
 from headrace.store import Store, StoreUnavailable, Transaction, open_store
-from headrace.store.messages import Chosen
+from headrace.store.failed_messages import Selection
 
 LATER = Retry(then=Backoff("1h", "1d"))
 
@@ -205,7 +205,7 @@ def test_a_message_without_a_fit_id_is_a_dead_letter(id: Any, store: Store) -> N
     )
     assert stage.chunks.run(stage.take((Track("t", 0), [2, 3]))) == ChunkResult(2)
     assert ran == [3]
-    (letter,) = store.dead_letters.find(Chosen())
+    (letter,) = store.dead_letters.find(Selection())
     assert "MissingId" in letter.failure.error or "no id" in letter.failure.error
 
 
@@ -221,7 +221,7 @@ def test_a_message_that_cannot_be_parked_is_buried(
     stage = Stage(work, store, order="none", retry=LATER)
     monkeypatch.setattr(stage.failures, "give_up", refuse)
     assert stage.chunks.run(stage.take((Track("t", 0), [2]))) == ChunkResult(1)
-    assert len(store.dead_letters.find(Chosen())) == 1
+    assert len(store.dead_letters.find(Selection())) == 1
 
 
 def test_a_handler_that_exits_does_not_end_the_spill(store: Store) -> None:
@@ -233,7 +233,7 @@ def test_a_handler_that_exits_does_not_end_the_spill(store: Store) -> None:
     spilling.put([FakeRecord(0, 1, None)])
     assert spilling._bring_back() == 1
     assert store.spill.count("h") == 0
-    assert len(store.dead_letters.find(Chosen())) == 1
+    assert len(store.dead_letters.find(Selection())) == 1
 
 
 @pytest.mark.parametrize("in_one_poll", [True, False])

@@ -23,7 +23,7 @@ from headrace.large.garbage import (
 from headrace.large.keeping import kept_in
 from headrace.large.scan import names_in
 from headrace.large.topic_facts import AskTopics, TopicFacts
-from headrace.store.messages import Chosen
+from headrace.store.failed_messages import Selection
 
 GRACE_MS = 1_000
 SEGMENT_MS = 700
@@ -107,11 +107,11 @@ def test_an_app_collects_its_own(pair: Pair, kept: bool) -> None:
         assert store is not None
         app.send(topic, noise(2 * SIZE)).result(30)
         # Until the letter is in its topic, nobody knows how long that keeps it.
-        wait_until(lambda: [it.state for it in store.dead_letters.find(Chosen())] == ["dead"])
+        wait_until(lambda: [it.state for it in store.dead_letters.find(Selection())] == ["dead"])
         assert len(list(large.claims.list())) == 2, "its own, and its dead letter's"
         (row,) = needed_by(store)
         if not kept:
-            store.dead_letters.discard(Chosen())
+            store.dead_letters.discard(Selection())
         now_ms = app.context.clock.now_ms()
         wait_until(lambda: app.context.clock.now_ms() > now_ms, "no longer this very millisecond")
         gone = new_name(next(large.claims.list()).cluster, "nobody-has-this", 0, "0" * 32)

@@ -83,7 +83,7 @@ def test_a_confirmation_that_cannot_be_sent_never_fails_the_handler(
     asked = message(("headrace-id", b"1"), ("headrace-confirm", b"[]"))
     with caplog.at_level(logging.WARNING, "headrace.outbox"):
         Confirmer(Sender(BufferError("full"))).confirm("billing", [asked])
-    assert "not confirmed now: full" in caplog.text
+    assert "not confirmed: full" in caplog.text
 
 
 class Record:

@@ -88,7 +88,7 @@ def test_a_read_only_sqlite_database_says_so(path: Path) -> None:
 def test_a_file_that_is_no_database_says_so(tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
     path.write_text("milk, bread, a pound of butter\n" * 100)
-    with ends_with(StoreUnavailable, "something other than an SQLite database"):
+    with ends_with(StoreUnavailable, "not an SQLite database"):
         open_store(f"sqlite:///{path}").create()
 
 
@@ -166,7 +166,7 @@ def test_a_read_only_postgres_says_so(server: Postgres) -> None:
     store.close()
     standby = open_store(f"{url}%20-cdefault_transaction_read_only%3Don")
     assert standby.inbox.find("a") == []
-    with ends_with(StoreUnavailable, "takes no writes: is it a standby"):
+    with ends_with(StoreUnavailable, "refuses writes: is it a standby"):
         claim(standby, "a")
     standby.close()
 

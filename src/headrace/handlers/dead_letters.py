@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from headrace.large.large import Large
     from headrace.store import Store
     from headrace.store.dead_letters import Letter
-    from headrace.store.messages import Chosen
+    from headrace.store.failed_messages import Selection
     from headrace.store.retries import ParkedMessage
     from headrace.telemetry.alarms import Alarms
 
@@ -221,7 +221,7 @@ class DeadLetters:
 
 
 def replay(
-    store: Store, producer: Producer, chosen: Chosen, large: Large | None = None
+    store: Store, producer: Producer, chosen: Selection, large: Large | None = None
 ) -> Iterator[Sequence[Letter]]:
     """Send the chosen letters to their source topics again, with their ids, a page at a time.
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import logging
-import os
-import socket
 import threading
-import uuid
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from headrace.errors import Unavailable
 from headrace.store.errors import Fenced, StoreUnavailable
+from headrace.store.leases import owner_name
 
 if TYPE_CHECKING:
     from headrace.client.clock import Clock
@@ -58,7 +56,7 @@ class RetryJob:
         self._clock = clock
         self._execute = execute
         self._lease_ms = lease_ms
-        self.owner = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        self.owner = owner_name()
         self._refresh_at_ms = 0
         self._wake = threading.Event()
         self._stop = threading.Event()

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import logging
-import os
-import socket
 import threading
-import uuid
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -36,10 +33,12 @@ class Spilling:
         self._execution = execution
         self._failures = failures
         self._name = scheduler.spec.name
+        from headrace.store.leases import owner_name
+
         self._store = context.need_store(f"pressure='spill' of handler {self._name}")
         self._alarms = context.alarms
         self._keeping = context.keeping
-        self._owner = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        self._owner = owner_name()
         self._wake = threading.Event()
         self._stop = threading.Event()
         self._is_spilling = False

@@ -1,9 +1,9 @@
 """The outbox: messages that are sent because, and only if, a database transaction committed.
 
 `sending.py` puts a message into the outbox over the connection of any transaction (`store` keeps
-the table). `relay.py` takes messages from it to Kafka, and sends again what nobody confirmed;
-`relay_rules.py` says what a failed send means. `confirmations.py` and `confirm_http.py` are the
-two ways in which a consumer confirms.
+the table). `relay.py` sends these messages to Kafka, and again those not confirmed in time;
+`held_topics.py` pauses topics that refuse them. A consumer confirms through a topic
+(`confirmations.py`) or over HTTP (`confirm_http.py`).
 """
 
 from __future__ import annotations

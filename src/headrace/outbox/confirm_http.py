@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from headrace.store.ids import is_plain
+from headrace.store.columns import is_plain
 
 if TYPE_CHECKING:
     from headrace.store import Store

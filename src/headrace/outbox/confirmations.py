@@ -1,7 +1,7 @@
 """Confirmations: how a consumer tells the sender's outbox that a message was handled.
 
-A record in the topic `headrace.confirm` with the message id as its key and the group as its
-value: any client can write it. The outbox's side reads them and notes them in the store.
+A confirmation is a record in the topic `headrace.confirm`, with the message id as its key and the
+group as its value; any client can write it. The sender's side notes them in its store.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from confluent_kafka import Consumer
 from headrace.client.admin.topics import NeededTopic, admin_client, create_topics
 from headrace.client.message import CONFIRM_HEADER, ID_HEADER, Message
 from headrace.client.settings import translate
-from headrace.store.ids import is_plain
+from headrace.store.columns import is_plain
 
 if TYPE_CHECKING:
     from headrace.store import Store
@@ -32,7 +32,7 @@ _log = logging.getLogger("headrace.outbox")
 
 
 def confirm_header(waiting: Sequence[str] | None) -> list[tuple[str, bytes | None]]:
-    """The header of a message that is to be confirmed: a JSON list of groups, [] for any."""
+    """The header that asks for confirmation: a JSON list of groups, [] for any group."""
     if waiting is None:
         return []
     return [(CONFIRM_HEADER, json.dumps(waiting, separators=(",", ":")).encode())]
@@ -45,19 +45,19 @@ def wants(header: bytes | None, group: str) -> bool:
     try:
         groups = json.loads(header)
     except ValueError:
-        # Somebody wants something; one confirmation too many does no harm.
+        # An unreadable request: one confirmation too many does no harm.
         return True
     return not isinstance(groups, list) or not groups or group in groups
 
 
 class Sender(Protocol):
-    """What is needed of a producer."""
+    """What a Confirmer needs of a producer."""
 
     def send(self, topic: str, value: bytes, *, key: bytes) -> object: ...
 
 
 class Confirmer:
-    """Confirms handled messages; costs nothing for those that do not ask for it."""
+    """Confirms handled messages that ask for it."""
 
     def __init__(self, producer: Sender) -> None:
         self._producer = producer
@@ -65,8 +65,8 @@ class Confirmer:
     def confirm(self, group: str, messages: Iterable[Message]) -> None:
         """Confirm those of these messages whose sender waits for this group.
 
-        Called when their effect is durable, for repeats as well. Returns at once and never
-        raises: a confirmation that is lost means that the message comes again.
+        Call it once their effect is durable, for repeats as well. It returns at once and never
+        raises: if a confirmation is lost, the message is sent again.
         """
         for message in messages:
             if not wants(message.header(CONFIRM_HEADER), group):
@@ -76,12 +76,12 @@ class Confirmer:
                 continue
             try:
                 self._producer.send(CONFIRM_TOPIC, group.encode(), key=id)
-            except Exception as trouble:
-                _log.warning("message %s is not confirmed now: %s", message.id, trouble)
+            except Exception as problem:
+                _log.warning("message %s was not confirmed: %s", message.id, problem)
 
 
 def read_confirmations(records: Iterable[Any]) -> list[tuple[str, str | None]]:
-    """Ids and groups of records of the topic; what is none is left out."""
+    """Ids and groups of the topic's records; malformed records are left out."""
     found = []
     for record in records:
         if record.error() is not None or record.key() is None:
@@ -97,19 +97,19 @@ def read_confirmations(records: Iterable[Any]) -> list[tuple[str, str | None]]:
 
 
 class ConfirmationReader:
-    """Notes confirmations from the topic in a store; several processes share the work."""
+    """Notes the topic's confirmations in a store; several processes share the work."""
 
     def __init__(self, store: Store, settings: Mapping[str, Any]) -> None:
         self._store = store
         self._settings = dict(settings)
 
     def run(self, stop: threading.Event) -> None:
-        """Read until `stop` is set, whatever goes away and comes back meanwhile."""
+        """Read until `stop` is set, through outages of the brokers and the store."""
         while not stop.is_set():
             try:
                 self._read(stop)
-            except Exception as trouble:
-                _log.warning("confirmations pause: %s", trouble)
+            except Exception as problem:
+                _log.warning("reading confirmations pauses: %s", problem)
                 stop.wait(PAUSE_SECONDS)
 
     def _read(self, stop: threading.Event) -> None:
@@ -117,7 +117,7 @@ class ConfirmationReader:
         create_topics(admin, [NeededTopic(CONFIRM_TOPIC)], TOPIC_SECONDS)
         config = {
             **translate(self._settings, "consumer"),
-            # Every outbox has to see all confirmations, and each only once among its relays.
+            # Every outbox sees all confirmations, and its relays share them.
             "group.id": f"headrace-confirm-{self._store.id}",
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
@@ -130,7 +130,7 @@ class ConfirmationReader:
                 if not records:
                     continue
                 self._store.outbox.confirm(read_confirmations(records))
-                # Noted already: when the commit is lost, they are read and noted once more.
+                # They are noted already; if the commit is lost, they are noted once more.
                 consumer.commit(asynchronous=True)
         finally:
             consumer.close()

@@ -1,36 +1,34 @@
-"""The relay: takes messages from the outbox to Kafka, and sends again what nobody confirmed."""
+"""The relay: sends the messages of an outbox to Kafka, and again those not confirmed in time."""
 
 from __future__ import annotations
 
 import logging
-import os
-import socket
 import threading
-import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from headrace.client.clock import Clock
 from headrace.client.errors import RateLimited, TopicSwitchedOff
 from headrace.client.message import ID_HEADER
 from headrace.client.produce_errors import is_permanent
 from headrace.outbox.confirmations import confirm_header
-from headrace.outbox.relay_rules import Admission, HeldTopics, Sender, Sending
+from headrace.outbox.held_topics import HeldTopics
 from headrace.store import Store
 from headrace.store.errors import StoreUnavailable
-from headrace.store.leases import Lease
+from headrace.store.leases import Lease, owner_name
 from headrace.store.outbox import OutboxMessage
 from headrace.telemetry.alarms import Alarms
 
 LEASE = "outbox"
 LEASE_MS = 15_000
-# How often a wait for the broker is interrupted to renew the lease.
+# A wait for the broker is interrupted this often to renew the lease.
 FLUSH_SECONDS = 2.0
-# How late messages of another process, and ones that are overdue, are noticed.
+# How late messages of another process, and overdue ones, are noticed.
 IDLE_MS = 100
 OVERDUE_EVERY_MS = 1_000
 CLEAN_EVERY_MS = 60_000
-# A virtual clock may be moved on by days at once: it need not stop for every cleaning.
+# A virtual clock may be advanced by days at once: it need not stop for every cleaning.
 REST_MS_MAX = 86_400_000
 STUCK_PAUSE_SECONDS = 1.0
 # How soon a topic that is switched off, or at its limit, is tried again.
@@ -40,9 +38,40 @@ LIMIT_PAUSE_MS = 100
 _log = logging.getLogger("headrace.outbox")
 
 
+class Sending(Protocol):
+    """A record on its way, such as `headrace.client.delivery.Sent`."""
+
+    def done(self) -> bool: ...
+
+    def exception(self) -> BaseException | None: ...
+
+
+class Sender(Protocol):
+    """What the relay needs of a producer."""
+
+    def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None,
+        headers: Sequence[tuple[str, bytes | None]],
+    ) -> Sending: ...
+
+    def flush(self, timeout: float) -> object: ...
+
+
+class Admission(Protocol):
+    """What the relay needs of the live switches."""
+
+    def admit(self, topic: str, records: int, most_s: float) -> float:
+        """Return if the records may be sent now, else raise TopicSwitchedOff or RateLimited."""
+        ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class RelayLimits:
-    """How much at once, how long to wait, how often."""
+    """How much the relay sends at once, how long it waits for confirmations, how often it sends."""
 
     batch_rows: int = 500
     batch_bytes: int = 16 * 1024 * 1024
@@ -53,7 +82,7 @@ class RelayLimits:
 
 @dataclass(slots=True)
 class Outcomes:
-    """What became of a batch, until the store knows it too."""
+    """The outcome of a batch until it is marked in the store."""
 
     sent: list[int] = field(default_factory=list)
     refused: dict[int, str] = field(default_factory=dict)
@@ -64,9 +93,9 @@ class Outcomes:
 
 
 class Relay:
-    """One worker of the outbox; among several, one works at a time and the others stand by.
+    """Sends an outbox; of several relays one works at a time, and the others stand by.
 
-    A message whose row was not marked when the process died is sent again with the same id.
+    A message whose row was not yet marked when the process died is sent again with the same id.
     """
 
     def __init__(
@@ -84,8 +113,7 @@ class Relay:
         self._producer = producer
         self._switches = switches
         self._clock = clock or store.clock
-        owner = owner or f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
-        self._lease = Lease(store.begin, self._clock, LEASE, owner, LEASE_MS)
+        self._lease = Lease(store.begin, self._clock, LEASE, owner or owner_name(), LEASE_MS)
         self._alarms = alarms or Alarms()
         self._limits = limits or RelayLimits()
         self._held = HeldTopics()
@@ -95,14 +123,14 @@ class Relay:
         self._clean_at_ms = 0
 
     def step(self) -> int:
-        """Do what is due now and return how many messages the broker has taken by it.
+        """Do what is due now; returns how many messages the broker took.
 
-        Raises StoreUnavailable; what the broker has taken by then is marked by the next step.
+        Raises StoreUnavailable; what the broker took by then is marked by the next step.
         """
         self._mark()
         if not self._may_work():
             return 0
-        self._look_after_the_old()
+        self._do_upkeep()
         messages = self._admitted(
             self._store.outbox.pending(
                 self._limits.batch_rows, self._limits.batch_bytes, self._held.at(self._now())
@@ -114,9 +142,9 @@ class Relay:
         return sent
 
     def run(self, stop: threading.Event) -> None:
-        """Work until `stop` is set; the database may go away and come back meanwhile.
+        """Work until `stop` is set, through outages of the database.
 
-        What the broker has not answered by then stays pending, and is sent again by the next one.
+        What the broker has not acknowledged by then stays pending, and the next relay sends it.
         """
         self._stop = stop
         is_stuck = False
@@ -125,14 +153,14 @@ class Relay:
                 if self.step() == 0:
                     self._rest()
                 is_stuck = False
-            except Exception as trouble:
-                # Whatever it is, messages wait in the outbox, and the next step may work.
+            except Exception as problem:
+                # Messages wait in the outbox, and the next step may succeed.
                 if not is_stuck:
                     is_stuck = True
-                    is_expected = isinstance(trouble, StoreUnavailable)
+                    is_expected = isinstance(problem, StoreUnavailable)
                     self._alarms.ring(
                         "outbox-store" if is_expected else "outbox-relay",
-                        f"the outbox waits: {trouble}",
+                        f"the outbox waits: {problem}",
                     )
                     _log.info("the relay is stuck", exc_info=not is_expected)
                 self._lease.forget()
@@ -143,8 +171,8 @@ class Relay:
         """Give the lease back, so that the next relay need not wait for its end."""
         try:
             self._lease.drop()
-        except StoreUnavailable as trouble:
-            _log.info("the lease of the outbox runs out by itself: %s", trouble)
+        except StoreUnavailable as problem:
+            _log.info("the lease of the outbox was not given back and expires: %s", problem)
 
     def _rest(self) -> None:
         """Wait for the next thing to do."""
@@ -153,7 +181,7 @@ class Relay:
         free_ms = self._held.next_free_ms(self._now())
         if free_ms is not None:
             wait_ms = min(wait_ms, free_ms)
-        # What is overdue is looked for once a second.
+        # Overdue messages are checked once a second.
         wait_ms = max(wait_ms, self._overdue_at_ms - self._now(), 1)
         sent = self._store.database.sent
         self._clock.wait(sent, wait_ms, poll_ms=IDLE_MS)
@@ -169,7 +197,7 @@ class Relay:
             return False
         failed = 0 if was_held else self._store.outbox.failed_count()
         if failed:
-            # The process that gave them up may have died before it could say so.
+            # The process that gave them up may have died before it raised the alarm.
             self._alarms.ring(
                 "outbox-failed",
                 f"{failed} messages of the outbox have failed and wait for a person: "
@@ -178,10 +206,8 @@ class Relay:
             )
         return True
 
-    # -- sending ---------------------------------------------------------------------------
-
     def _admitted(self, messages: list[OutboxMessage]) -> list[OutboxMessage]:
-        """Those whose topics are neither switched off nor over their limit."""
+        """The messages whose topics are neither switched off nor over their limit."""
         if self._switches is None:
             return messages
         held: dict[str, int] = {}
@@ -202,8 +228,8 @@ class Relay:
         return admitted
 
     def _send(self, messages: Sequence[OutboxMessage]) -> None:
-        """Hand messages to the producer, wait for the broker's answers and note them."""
-        flying: list[tuple[OutboxMessage, Sending]] = []
+        """Send messages, wait for the broker's answers and note them."""
+        in_flight: list[tuple[OutboxMessage, Sending]] = []
         failures: list[tuple[OutboxMessage, BaseException]] = []
         for message in messages:
             try:
@@ -215,26 +241,26 @@ class Relay:
             except Exception as refusal:
                 failures.append((message, refusal))
             else:
-                flying.append((message, sending))
-        self._wait(sending for _, sending in flying)
-        done = [(message, sending.exception()) for message, sending in flying if sending.done()]
+                in_flight.append((message, sending))
+        self._wait(sending for _, sending in in_flight)
+        done = [(message, sending.exception()) for message, sending in in_flight if sending.done()]
         sent = [message for message, error in done if error is None]
         self._unmarked.sent = [message.seq for message in sent]
-        self._held.free({message.topic for message in sent})
+        self._held.release({message.topic for message in sent})
         failures += [(message, error) for message, error in done if error is not None]
         for message, error in failures:
             self._note_failure(message, error)
 
     def _wait(self, sendings: Iterable[Sending]) -> None:
-        open_ones = list(sendings)
-        while open_ones and not self._stop.is_set():
+        unanswered = list(sendings)
+        while unanswered and not self._stop.is_set():
             self._producer.flush(FLUSH_SECONDS)
-            open_ones = [sending for sending in open_ones if not sending.done()]
-            if open_ones:
+            unanswered = [sending for sending in unanswered if not sending.done()]
+            if unanswered:
                 try:
                     self._lease.hold()
-                except StoreUnavailable as trouble:
-                    _log.info("the lease of the outbox is not renewed: %s", trouble)
+                except StoreUnavailable as problem:
+                    _log.info("the lease of the outbox was not renewed: %s", problem)
 
     def _note_failure(self, message: OutboxMessage, error: BaseException) -> None:
         if is_permanent(error):
@@ -262,29 +288,26 @@ class Relay:
             outbox.mark_held(tx, outcomes.held)
         self._unmarked = Outcomes()
 
-    # -- what is overdue, and what is over -------------------------------------------------
-
-    def _look_after_the_old(self) -> None:
+    def _do_upkeep(self) -> None:
+        """Send again what was not confirmed in time; remove what was done long ago."""
         now_ms = self._now()
         if now_ms >= self._overdue_at_ms:
             self._overdue_at_ms = now_ms + OVERDUE_EVERY_MS
             due_ms = self._store.outbox.next_due_ms()
             if due_ms is not None and due_ms <= self._clock.now_ms():
-                self._look_for_overdue()
+                self._resend_overdue()
         if now_ms >= self._clean_at_ms:
             self._clean_at_ms = now_ms + CLEAN_EVERY_MS
             before_ms = self._clock.now_ms() - self._limits.keep_ms
             while self._store.outbox.clean(before_ms):
                 pass
 
-    def _look_for_overdue(self) -> None:
+    def _resend_overdue(self) -> None:
         limits = self._limits
         is_more = True
         while is_more:
             with self._store.begin() as tx:
-                overdue = self._store.outbox.look_for_overdue(
-                    tx, limits.sends_max, limits.batch_rows
-                )
+                overdue = self._store.outbox.find_overdue(tx, limits.sends_max, limits.batch_rows)
             if overdue.failed:
                 self._ring_failed(overdue.failed, f"not confirmed after {limits.sends_max} sends")
             is_more = limits.batch_rows in (overdue.again, len(overdue.failed))

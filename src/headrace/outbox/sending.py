@@ -6,8 +6,8 @@
         connection.execute(insert(orders).values(...))
         outbox.send(connection, "orders", order, key=order.id)
 
-The message is sent when, and only when, that transaction is committed. A relay takes it from
-there: `headrace outbox relay --store URL`.
+The message is sent if, and only if, that transaction commits. A relay then sends it:
+`headrace outbox relay --store URL`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from headrace.client.delayed import After, At
-from headrace.store.headers import GivenHeaders
+from headrace.store.columns import GivenHeaders
 from headrace.store.outgoing import ANY, INSERT, Outgoing, insert_all, outgoing
 
 __all__ = ["ANY", "send", "send_all"]
@@ -42,7 +42,7 @@ def send(
 
     The connection is SQLAlchemy's Connection or Session, or a plain one of sqlite3, psycopg or
     psycopg2. `confirm_by` names the groups that must confirm the message, or is "any"; an id that
-    the outbox already has is not sent twice. `after` and `at` have it delivered later, see
+    the outbox already has is not sent twice. `after` and `at` deliver it later, see
     Producer.send.
     """
     row = outgoing(
@@ -69,7 +69,7 @@ def send_all(
     headers: GivenHeaders = None,
     confirm_by: str | Sequence[str] = (),
 ) -> list[str]:
-    """As `send`, for many values of one topic in one go."""
+    """Like `send`, for many values of one topic at once."""
     now_ms = _now_ms()
     rows = [
         outgoing(now_ms, topic, value, key=key, headers=headers, confirm_by=confirm_by)
@@ -85,7 +85,7 @@ def _now_ms() -> int:
 
 
 def _insert(given: Any, rows: Sequence[Outgoing]) -> None:
-    # A session has the connection of its transaction; SQLAlchemy's connection begins one itself.
+    # A session gives the connection of its transaction; a connection begins one by itself.
     connection = given.connection() if callable(getattr(given, "connection", None)) else given
     if hasattr(connection, "exec_driver_sql") and connection.dialect.name in INSERT:
         connection.exec_driver_sql(INSERT[connection.dialect.name], [tuple(row) for row in rows])

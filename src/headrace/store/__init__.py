@@ -1,8 +1,11 @@
-"""The tables of handlers, in SQLite or PostgreSQL: inbox, outbox, retries, dead letters, offsets.
+"""The tables of handlers, in SQLite or PostgreSQL.
 
-`store.py` opens a database by its URL; `transaction.py` is one transaction in it, and each table
-has a module of its own. `database.py` knows what each kind of database needs, `errors.py`
-translates their errors once.
+`store.py` opens a database by its URL, and `database.py` knows how the kinds of database differ.
+`transaction.py` is one transaction, `schema.py` declares the tables, and each table has a module:
+`inbox.py`, `outbox.py` (rows made by `outgoing.py`), `offsets.py`, `spill.py`, `retries.py`,
+`dead_letters.py` (the last two share `failed_messages.py` and `fingerprints.py`), `leases.py`.
+`columns.py` says how ids and headers are kept, `errors.py` translates the databases' errors once,
+and `redis_inbox.py` is an inbox for effects that are in no database.
 """
 
 from __future__ import annotations

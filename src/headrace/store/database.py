@@ -1,8 +1,10 @@
-"""The database under the store: how each kind is opened and what it needs."""
+"""The database of a store: how SQLite and PostgreSQL are opened, and where they differ."""
 
 from __future__ import annotations
 
+import json
 import threading
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -24,14 +26,35 @@ from headrace.store.errors import StoreError, StoreUnavailable
 BUSY_TIMEOUT_MS = 20_000
 CONNECT_TIMEOUT_SECONDS = 5
 POOL_SIZE = 16
-# Shared with nobody else: two processes that make the tables at once take turns by it.
+# A key of our own: two processes that create the tables at once take turns by it.
 CREATE_LOCK = 0x68656164
 
 _IN_ERROR = 3  # PostgreSQL's PQTRANS_INERROR.
+_URLS = "sqlite:///shop.db or postgresql://USER@HOST/NAME"
+_ONE_OF = {"sqlite": "IN (SELECT value FROM json_each(?))", "postgresql": "= ANY(%s)"}
+_NONE_OF = {"sqlite": "NOT IN (SELECT value FROM json_each(?))", "postgresql": "<> ALL(%s)"}
+
+
+def one_of(kind: str) -> str:
+    """Driver-level SQL: a column is one of `array(kind, values)`.
+
+    Many values are one parameter, so that the statement is always the same.
+    """
+    return _ONE_OF[kind]
+
+
+def none_of(kind: str) -> str:
+    """Driver-level SQL: a column is none of `array(kind, values)`."""
+    return _NONE_OF[kind]
+
+
+def array(kind: str, values: Sequence[int] | Sequence[str]) -> object:
+    """The parameter of `one_of` and `none_of`."""
+    return list(values) if kind == "postgresql" else json.dumps(list(values))
 
 
 class WriterLock:
-    """One writer at a time in this process: SQLite's own way to wait is to sleep and look again."""
+    """One writer at a time in this process: SQLite itself would sleep and try again."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -42,7 +65,7 @@ class WriterLock:
         if self._owner == me:
             raise StoreError(
                 "this thread already has a transaction open",
-                "use that one: a second one would wait for it for ever",
+                "use that one; a second one would wait for it forever",
             )
         if not self._lock.acquire(timeout=BUSY_TIMEOUT_MS / 1000):
             raise StoreUnavailable(
@@ -57,40 +80,40 @@ class WriterLock:
 
 
 class Database:
-    """An engine, and what differs between the two kinds of database."""
+    """SQLAlchemy's engine, and what differs between the two kinds of database."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.kind = engine.dialect.name
-        # Set by a commit with messages in it: the relay of this process need not look for them.
+        # Set by a commit that sends messages, so that the relay of this process wakes at once.
         self.sent = threading.Event()
         self._lock = WriterLock()
         self._shared_connection = isinstance(engine.pool, StaticPool)
 
-    def is_there(self) -> bool:
-        """False for an SQLite file that would be made by looking into it."""
+    def exists(self) -> bool:
+        """False for an SQLite file that opening would create."""
         name = self.engine.url.database
         if self.kind != "sqlite" or not name or name == ":memory:" or name.startswith("file:"):
             return True
         return Path(name).exists()
 
     def turn(self, *, write: bool) -> AbstractContextManager[None]:
-        """Held during a transaction."""
+        """What a transaction holds while it is open."""
         alone = self.kind == "sqlite" and (write or self._shared_connection)
         return self._lock if alone else nullcontext()
 
     def connect(self) -> Connection:
-        """A connection with nothing begun."""
+        """A connection without a transaction."""
         return self.engine.connect()
 
     def begin(self, connection: Connection, *, write: bool) -> RootTransaction:
         """Begin on a connection.
 
-        Not by an event of SQLAlchemy's, which would make each statement a third slower.
+        An event of SQLAlchemy would do it too, but make each statement a third slower.
         """
         root = connection.begin()
         if self.kind == "sqlite":
-            # A writer takes its lock at once: one that reads first and writes later may be refused.
+            # A writer locks at once: SQLite may refuse one that reads first and writes later.
             raw: Any = connection.connection.dbapi_connection
             raw.execute("BEGIN IMMEDIATE" if write else "BEGIN")
         return root
@@ -98,8 +121,8 @@ class Database:
     def is_whole(self, connection: Connection) -> bool:
         """Whether the database still has the transaction open, with nothing failed in it.
 
-        A failed statement ends a PostgreSQL transaction, and some errors end one of SQLite; who
-        swallows such an error would commit nothing, or half, without a word.
+        A failed statement ends a PostgreSQL transaction, and some errors end an SQLite one. Code
+        that swallows such an error would commit nothing, or half, without notice.
         """
         raw: Any = connection.connection.dbapi_connection
         if self.kind == "sqlite":
@@ -108,21 +131,17 @@ class Database:
 
 
 def open_database(url: str) -> Database:
-    """The database at this URL; nothing is connected yet."""
+    """The database at this URL; it connects when first used."""
     try:
         parsed = make_url(url)
     except ArgumentError:
-        raise StoreError(
-            f"{url!r} is not a store's URL", "sqlite:///shop.db or postgresql://USER@HOST/NAME"
-        ) from None
+        raise StoreError(f"{url!r} is not the URL of a store", _URLS) from None
     backend = parsed.get_backend_name()
     if backend == "sqlite":
         return Database(_sqlite(parsed))
     if backend == "postgresql":
         return Database(_postgres(parsed))
-    raise StoreError(
-        f"a store cannot be kept in {backend}", "sqlite:///shop.db or postgresql://USER@HOST/NAME"
-    )
+    raise StoreError(f"a store cannot be kept in {backend}", _URLS)
 
 
 def _sqlite(url: URL) -> Engine:
@@ -135,7 +154,7 @@ def _sqlite(url: URL) -> Engine:
 
     @event.listens_for(engine, "connect")
     def prepare(raw: Any, _record: object) -> None:
-        # Python's driver would begin transactions at moments of its own choice.
+        # Otherwise Python's driver begins transactions by itself.
         raw.isolation_level = None
         cursor = raw.cursor()
         cursor.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
@@ -153,7 +172,7 @@ def _postgres(url: URL) -> Engine:
         url = url.set(drivername="postgresql+psycopg")
     if url.drivername != "postgresql+psycopg":
         raise StoreError(
-            f"the store speaks to PostgreSQL through psycopg 3, not {url.get_driver_name()}",
+            f"the store uses psycopg 3 for PostgreSQL, not {url.get_driver_name()}",
             "postgresql+psycopg://USER@HOST/NAME",
         )
     try:

@@ -1,8 +1,8 @@
-"""The index of dead letters: what was given up, why, and what became of it."""
+"""The index of dead letters: messages that were given up, why, and what was done with them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,10 +25,9 @@ from sqlalchemy import (
 )
 
 from headrace.client.message import Message
-from headrace.store.fingerprints import Failure
-from headrace.store.ids import plain_id
-from headrace.store.messages import (
-    Chosen,
+from headrace.store.columns import plain_id
+from headrace.store.failed_messages import (
+    Selection,
     failure_of,
     failure_values,
     insert_into,
@@ -36,11 +35,12 @@ from headrace.store.messages import (
     message_of,
     message_values,
 )
+from headrace.store.fingerprints import Failure
 from headrace.store.schema import METADATA
-from headrace.store.transaction import Transaction
+from headrace.store.transaction import StoreTable, Transaction
 
 LISTED_MAX = 1_000
-# Only the newest can come again after a crash: what was not yet committed when it happened.
+# Only the newest can be consumed again after a crash: their offsets were not yet committed.
 PLACES_MAX = 10_000
 
 # A letter is NEW until it is in the topic, then DEAD until it is replayed or discarded.
@@ -92,15 +92,11 @@ class LetterGroup:
     last_ms: int
 
 
-class DeadLetterIndex:
+class DeadLetterIndex(StoreTable):
     """The table; every change is durable with the transaction it is made in."""
 
-    def __init__(self, begin: Callable[[], Transaction], read: Callable[[], Transaction]) -> None:
-        self._begin = begin
-        self._read = read
-
     def put(self, tx: Transaction, letter: Letter) -> None:
-        """Enter a letter; one that was replayed and failed again is entered anew."""
+        """Enter a letter, or update one that was replayed and failed again."""
         values = {
             **message_values(letter.handler, letter.message),
             **failure_values(letter.failure, letter.attempts),
@@ -121,7 +117,7 @@ class DeadLetterIndex:
         )
 
     def change(self, letters: Sequence[Letter], state: str) -> None:
-        """Set the state of letters, except where the message has failed anew since."""
+        """Set the state of letters, except where the message has failed again since."""
         records = [
             (letter.handler, letter.message.id, letter.message.partition, letter.message.offset)
             for letter in letters
@@ -135,7 +131,7 @@ class DeadLetterIndex:
             )
 
     def has(self, tx: Transaction, handler: str, message: Message) -> bool:
-        """Whether this very record is a dead letter; its replay is another record."""
+        """Whether this record is a dead letter; a replay of it is another record."""
         query = select(_ROW.id).where(
             _ROW.handler == handler,
             _ROW.id == plain_id(message.id),
@@ -157,7 +153,7 @@ class DeadLetterIndex:
             return [(row.partition, row.offset) for row in tx.execute(query)]
 
     def unpublished(self, handler: str, before_ms: int, limit: int) -> list[Letter]:
-        """Letters that should have been in their topic since a time, oldest first."""
+        """Letters that are not in their topic though entered before a time, oldest first."""
         query = (
             select(DEAD_LETTERS)
             .where(_ROW.state == NEW, _ROW.changed_ms <= before_ms, _ROW.handler == handler)
@@ -168,18 +164,18 @@ class DeadLetterIndex:
             return [_letter(row) for row in tx.execute(query).mappings()]
 
     def find(
-        self, chosen: Chosen, *, with_replayed: bool = False, limit: int = LISTED_MAX
+        self, chosen: Selection, *, with_replayed: bool = False, limit: int = LISTED_MAX
     ) -> list[Letter]:
-        """The chosen letters, oldest first."""
+        """The selected letters, oldest first."""
         query = select(DEAD_LETTERS).where(_condition(chosen, with_replayed))
         query = query.order_by(_ROW.failed_ms, _ROW.handler, _ROW.id).limit(limit)
         with self._read() as tx:
             return [_letter(row) for row in tx.execute(query).mappings()]
 
-    def pages(self, chosen: Chosen, size: int) -> Iterator[list[Letter]]:
-        """The letters chosen now, `size` at a time, each seen once whatever becomes of it.
+    def pages(self, chosen: Selection, size: int) -> Iterator[list[Letter]]:
+        """The letters selected now, `size` at a time, each once.
 
-        What fails meanwhile is not among them: a replay that fails at once must not go round.
+        Messages that fail meanwhile are left out: a replay that fails at once must not loop.
         """
         keys = (_ROW.failed_ms, _ROW.handler, _ROW.id)
         condition = _condition(chosen, False)
@@ -198,8 +194,8 @@ class DeadLetterIndex:
             last = (page[-1].failed_ms, page[-1].handler, page[-1].message.id)
             yield page
 
-    def groups(self, chosen: Chosen) -> list[LetterGroup]:
-        """The chosen letters by failure, the most frequent first."""
+    def groups(self, chosen: Selection) -> list[LetterGroup]:
+        """The selected letters by failure, the most frequent first."""
         count = func.count().label("count")
         by = (_ROW.fingerprint, _ROW.place, _ROW.handler, _ROW.topic)
         query = (
@@ -217,20 +213,20 @@ class DeadLetterIndex:
         with self._read() as tx:
             return [LetterGroup(**row) for row in tx.execute(query).mappings()]
 
-    def count(self, chosen: Chosen, *, with_replayed: bool = False) -> int:
-        """How many letters are chosen."""
+    def count(self, chosen: Selection, *, with_replayed: bool = False) -> int:
+        """How many letters are selected."""
         query = select(func.count()).select_from(DEAD_LETTERS)
         with self._read() as tx:
             return int(tx.execute(query.where(_condition(chosen, with_replayed))).scalar_one())
 
-    def discard(self, chosen: Chosen) -> int:
-        """Forget the chosen letters, replayed ones too; their records stay in the topic."""
+    def discard(self, chosen: Selection) -> int:
+        """Forget the selected letters, replayed ones too; their records stay in the topic."""
         with self._begin() as tx:
             condition = _condition(chosen, True)
             return tx.execute(delete(DEAD_LETTERS).where(condition)).rowcount
 
 
-def _condition(chosen: Chosen, with_replayed: bool) -> ColumnElement[bool]:
+def _condition(chosen: Selection, with_replayed: bool) -> ColumnElement[bool]:
     condition = chosen.condition(DEAD_LETTERS)
     return condition if with_replayed else and_(condition, _ROW.state != REPLAYED)
 

@@ -1,4 +1,4 @@
-"""What an error is, in a form that groups its repeats: kind, place, text and traceback."""
+"""A handler's error as it is stored, with a fingerprint that groups its repeats."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LIBRARIES = tuple(
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An error as it is stored: errors of one kind from one place share a fingerprint."""
+    """An error as it is stored; errors of one class from one place share a fingerprint."""
 
     error: str
     traceback: str
@@ -29,15 +29,18 @@ class Failure:
 
 
 def describe(error: BaseException, handler: str) -> Failure:
-    """The failure of a handler by this error; its place is the first application frame, seen from
-    where the error was raised, or the handler when no frame is the application's."""
+    """The failure that an error is.
+
+    Its place is the application frame nearest to where the error was raised, or the handler when
+    no frame is the application's.
+    """
     place = _place(error) or handler
     kind = type(error)
     name = kind.__qualname__ if kind.__module__ == "builtins" else _full_name(kind)
     digest = hashlib.blake2b(f"{name}|{place}".encode(), digest_size=6)
     lines = "".join(traceback.format_exception(kind, error, _without_ours(error.__traceback__)))
     return Failure(
-        # Python's own words for it, which survive an exception that cannot be printed.
+        # Python's own formatting copes with an exception that cannot be printed.
         error=_plain(traceback.format_exception_only(error)[0].strip())[:ERROR_CHARS_MAX],
         # The end says what was raised and where, so a long traceback loses its beginning.
         traceback=_plain(lines)[-TRACEBACK_CHARS_MAX:],
@@ -47,7 +50,7 @@ def describe(error: BaseException, handler: str) -> Failure:
 
 
 def _without_ours(trace: TracebackType | None) -> TracebackType | None:
-    """The traceback from where the layer calls the application; all of it if it never does."""
+    """The traceback from where we call the application; all of it if we never do."""
     rest = trace
     while rest is not None and rest.tb_frame.f_code.co_filename.startswith(_OURS):
         rest = rest.tb_next
@@ -68,7 +71,7 @@ def _is_application(frame: FrameType) -> bool:
     file = frame.f_code.co_filename
     if file.startswith(("<frozen", _OURS)):
         return False
-    # Packages lie below the standard library's folder, and a project may lie below neither.
+    # Installed packages are below the library folders; a project is not.
     return not file.startswith(_LIBRARIES)
 
 
@@ -77,5 +80,5 @@ def _full_name(kind: type[BaseException]) -> str:
 
 
 def _plain(text: str) -> str:
-    # PostgreSQL takes no zero byte in a text, and nobody takes half a surrogate pair.
+    # PostgreSQL refuses zero bytes in text, and UTF-8 cannot hold half a surrogate pair.
     return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\0")

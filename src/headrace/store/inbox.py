@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from headrace.store.ids import is_plain, plain_id
-from headrace.store.transaction import Transaction
+from headrace.store.columns import is_plain, plain_id
+from headrace.store.transaction import StoreTable, Transaction
 
-# How long an id is remembered when nobody says otherwise: as long as Kafka keeps records.
+# How long an id is remembered by default: as long as Kafka keeps records.
 KEEP_MS = 7 * 24 * 3_600_000
 CLEAN_ROWS_MAX = 1_000
 
@@ -33,31 +33,27 @@ class InboxPort(Protocol):
     """What handlers ask of an inbox, in SQL or elsewhere."""
 
     def claim(self, tx: Transaction, consumer: str, ids: Sequence[str], now_ms: int) -> set[str]:
-        """Those that are new; one that stands twice in `ids` is new once."""
+        """The ids that are new; one that is in `ids` twice is new once."""
         ...
 
     def done(self, consumer: str, ids: Sequence[str]) -> None:
-        """The effects of what was claimed are committed."""
+        """Note that the effects of claimed messages are committed."""
         ...
 
     def release(self, consumer: str, ids: Sequence[str]) -> None:
-        """What was claimed has failed and will be claimed again."""
+        """Note that claimed messages failed and will be claimed again."""
         ...
 
 
-class Inbox:
+class Inbox(StoreTable):
     """The table of consumed messages; a repeated message has one effect."""
-
-    def __init__(self, begin: Callable[[], Transaction], read: Callable[[], Transaction]) -> None:
-        self._begin = begin
-        self._read = read
 
     def claim(self, tx: Transaction, consumer: str, ids: Sequence[str], now_ms: int) -> set[str]:
         """Mark these ids as consumed within `tx` and return those that were not yet.
 
         When another transaction is about to consume one of them, this waits for its end.
         """
-        # In one order, so that two claims of the same ids do not wait for each other.
+        # In one order, so that two claims of the same ids do not deadlock.
         wanted = sorted(set(ids))
         names = None
         if not all(map(is_plain, wanted)):
@@ -70,13 +66,13 @@ class Inbox:
         return new if names is None else {names[id] for id in new}
 
     def done(self, consumer: str, ids: Sequence[str]) -> None:
-        """Nothing is left to do: the claim was part of the transaction."""
+        """Do nothing: the claim was part of the transaction."""
 
     def release(self, consumer: str, ids: Sequence[str]) -> None:
-        """Nothing is left to do: the claim was rolled back with its transaction."""
+        """Do nothing: the claim was rolled back with its transaction."""
 
     def find(self, id: str) -> list[InboxRow]:
-        """Who has consumed this message, and when."""
+        """Which consumers have handled this message, and when."""
         with self._read() as tx:
             found = tx.execute(
                 "SELECT id, consumer, at_ms FROM headrace_inbox WHERE id = :id "
@@ -86,7 +82,7 @@ class Inbox:
             return [InboxRow(row.id, row.consumer, row.at_ms) for row in found]
 
     def clean(self, before_ms: int, limit: int = CLEAN_ROWS_MAX) -> int:
-        """Forget up to `limit` messages consumed before a time, oldest first; how many it were."""
+        """Forget up to `limit` ids from before a time, oldest first; returns how many."""
         with self._begin() as tx:
             return tx.execute(
                 "DELETE FROM headrace_inbox WHERE (id, consumer) IN (SELECT id, consumer "

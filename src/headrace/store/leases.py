@@ -1,18 +1,26 @@
-"""Leases: one owner at a time of a job that several processes could do."""
+"""Leases: one owner at a time for work that several processes could do."""
 
 from __future__ import annotations
 
+import os
+import socket
+import uuid
 from collections.abc import Callable
 
 from headrace.client.clock import Clock
 from headrace.store.transaction import Transaction
 
 
-def take_lease(tx: Transaction, name: str, owner: str, ttl_ms: int) -> bool:
-    """Take or renew a lease within `tx`; False while somebody else has it.
+def owner_name() -> str:
+    """A new name for an owner of leases in this process."""
+    return f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
 
-    A lease saves work and keeps order, it does not make anything safe: an owner that slept too
-    long, or whose clock is wrong, goes on for a moment beside the next one.
+
+def take_lease(tx: Transaction, name: str, owner: str, ttl_ms: int) -> bool:
+    """Take or renew a lease within `tx`; False while another owner has it.
+
+    A lease saves work and keeps order; it does not exclude a second owner. One that slept too
+    long, or whose clock is wrong, works for a moment beside the next one.
     """
     taken = tx.execute(
         "INSERT INTO headrace_leases (name, owner, until_ms) VALUES (:name, :owner, :until_ms) "
@@ -24,7 +32,7 @@ def take_lease(tx: Transaction, name: str, owner: str, ttl_ms: int) -> bool:
 
 
 def drop_lease(tx: Transaction, name: str, owner: str) -> None:
-    """Give a lease back, so that the next one need not wait for its end."""
+    """Give a lease back, so that the next owner need not wait for its end."""
     tx.execute(
         "UPDATE headrace_leases SET until_ms = 0 WHERE name = :name AND owner = :owner",
         {"name": name, "owner": owner},
@@ -32,7 +40,7 @@ def drop_lease(tx: Transaction, name: str, owner: str) -> None:
 
 
 class Lease:
-    """A lease as its owner or a stand-by sees it, with few questions to the database."""
+    """A lease as its owner or a stand-by sees it; asks the database rarely."""
 
     def __init__(
         self, begin: Callable[[], Transaction], clock: Clock, name: str, owner: str, ttl_ms: int
@@ -64,7 +72,7 @@ class Lease:
         return is_mine
 
     def forget(self) -> None:
-        """Take nothing for granted: ask before the next use."""
+        """Ask the database before the next use."""
         self._until_ms = 0
 
     def drop(self) -> None:

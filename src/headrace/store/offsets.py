@@ -1,13 +1,13 @@
-"""The offset table: places kept in the handler's own transaction, fenced by an epoch."""
+"""The offset table: offsets saved in the handler's own transaction, fenced by an epoch."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from headrace.protocol.partitions import TopicPartition
 from headrace.store.errors import Fenced, StoreError
-from headrace.store.transaction import Transaction
+from headrace.store.transaction import StoreTable, Transaction
 
 _SAVE = (
     "UPDATE headrace_offsets SET next_offset = {0}, at_ms = {0} "
@@ -19,18 +19,18 @@ _OFFSET_MAX = (1 << 63) - 1
 
 
 class AlreadySaved(StoreError):
-    """This owner has saved the messages before `next_offset`, though it was not told so."""
+    """This owner has already saved the messages before `next_offset`; the answer was lost."""
 
     def __init__(self, place: TopicPartition, next_offset: int) -> None:
-        super().__init__(f"{place[0]}/{place[1]} is done up to {next_offset} already")
+        super().__init__(f"{place[0]}/{place[1]} is already done up to {next_offset}")
         self.place = place
         self.next_offset = next_offset
 
 
 class StoredOffset(NamedTuple):
-    """Where a group is in a partition (None: nowhere yet), and the epoch of its owner.
+    """A group's next offset in a partition (None: not saved yet), and its owner's epoch.
 
-    A save may say in `first` where its messages begin: it is refused if they are saved already.
+    A save may give the offset of its `first` message; it is refused if that is saved already.
     """
 
     next_offset: int | None
@@ -38,30 +38,26 @@ class StoredOffset(NamedTuple):
     first: int | None = None
 
 
-class OffsetTable:
+class OffsetTable(StoreTable):
     """Next offsets by group and partition."""
-
-    def __init__(self, begin: Callable[[], Transaction], read: Callable[[], Transaction]) -> None:
-        self._begin = begin
-        self._read = read
 
     def load(
         self, group: str, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, StoredOffset]:
-        """Become the owner of these partitions and return where to go on.
+        """Become the owner of these partitions and return where to continue.
 
-        Each gets a new epoch, so whatever an earlier owner still tries to save is refused.
+        Each gets a new epoch, so saves of earlier owners are refused.
         """
         with self._begin() as tx:
-            # In one order, so that two owners-to-be do not wait for each other.
+            # In one order, so that two new owners do not deadlock.
             return {key: _own(tx, group, *key) for key in sorted(set(partitions))}
 
     def save(
         self, tx: Transaction, group: str, places: Mapping[TopicPartition, StoredOffset]
     ) -> None:
-        """Move on within `tx`; raises Fenced when a partition has a newer owner.
+        """Save offsets within `tx`; raises Fenced when a partition has a newer owner.
 
-        AlreadySaved: a COMMIT took place though its answer was lost, and its messages came again.
+        Raises AlreadySaved when an earlier COMMIT succeeded but its answer was lost.
         """
         cursor = tx.driver
         statement = _SAVES[tx.kind]
@@ -73,12 +69,12 @@ class OffsetTable:
                 if saved is not None:
                     raise AlreadySaved((topic, partition), saved)
                 raise Fenced(
-                    f"group {group} has a newer owner of {topic}/{partition} than this one",
-                    "the new owner goes on from the last place that was saved",
+                    f"another process of group {group} has taken over {topic}/{partition}",
+                    "it continues from the last saved offset",
                 )
 
     def peek(self, group: str) -> dict[TopicPartition, StoredOffset]:
-        """All places of a group, without becoming their owner."""
+        """All stored offsets of a group, without becoming their owner."""
         with self._read() as tx:
             found = tx.execute(
                 "SELECT topic, partition, next_offset, epoch FROM headrace_offsets "
@@ -92,7 +88,7 @@ class OffsetTable:
 
 
 def _saved(tx: Transaction, group: str, topic: str, partition: int, epoch: int) -> int | None:
-    """The next offset that the owner of this epoch has saved; None when it is the owner no more."""
+    """The next offset that the owner of this epoch has saved; None if it was replaced."""
     found: int | None = tx.execute(
         "SELECT next_offset FROM headrace_offsets WHERE consumer_group = :group "
         "AND topic = :topic AND partition = :partition AND epoch = :epoch",

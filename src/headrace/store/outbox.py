@@ -1,15 +1,14 @@
-"""The outbox, which is also the table of what was sent: pending, sent, confirmed, failed."""
+"""The outbox table: messages that are pending, sent, confirmed or failed."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from headrace.store.arrays import array, none_of, one_of
-from headrace.store.confirming import remaining
-from headrace.store.headers import unpack_headers
-from headrace.store.transaction import Transaction
+from headrace.store.columns import unpack_headers
+from headrace.store.database import array, none_of, one_of
+from headrace.store.transaction import StoreTable, Transaction
 
 STATES = ("pending", "sent", "confirmed", "failed")
 LIST_ROWS_MAX = 100
@@ -45,7 +44,7 @@ _STILL_AWAITED = "UPDATE headrace_outbox SET waiting = {0} WHERE seq = {0}"
 
 
 class OutboxMessage(NamedTuple):
-    """What the relay needs of a row; `waiting` is None when nobody has to confirm it."""
+    """What the relay needs of a row; `waiting` is None when no group has to confirm it."""
 
     seq: int
     id: str
@@ -57,7 +56,7 @@ class OutboxMessage(NamedTuple):
 
 
 class OutboxRow(NamedTuple):
-    """All that is known of a message."""
+    """All columns of a message."""
 
     id: str
     topic: str
@@ -76,20 +75,17 @@ class OutboxRow(NamedTuple):
 
 
 class Overdue(NamedTuple):
-    """What became of messages that nobody confirmed in time: ids sent again, and given up."""
+    """Unconfirmed messages: how many are sent again, and the ids of those given up."""
 
     again: int
     failed: list[str]
 
 
-class Outbox:
-    """Messages on their way out; each change of state is one short transaction."""
+class Outbox(StoreTable):
+    """The table; each change of state is one short transaction.
 
-    def __init__(self, begin: Callable[[], Transaction], read: Callable[[], Transaction]) -> None:
-        self._begin = begin
-        self._read = read
-
-    # -- for the relay ---------------------------------------------------------------------
+    The relay uses the methods down to `find_overdue`, confirmations use `confirm`, people the rest.
+    """
 
     def pending(
         self, rows_max: int, bytes_max: int, except_topics: Collection[str] = ()
@@ -109,28 +105,28 @@ class Outbox:
             ]
 
     def mark_sent(self, tx: Transaction, seqs: Sequence[int], due_ms: int) -> None:
-        """The broker has these; those to be confirmed are due at that time."""
+        """Note that the broker has these; confirmations are due at `due_ms`."""
         tx.driver.execute(_sql(tx, _SENT), (tx.now_ms, due_ms, tx.now_ms, array(tx.kind, seqs)))
 
     def mark_refused(self, tx: Transaction, errors: Mapping[int, str]) -> None:
-        """These can never be sent: they fail, by number, with why."""
+        """Note the errors of messages that can never be sent; they fail."""
         _each(tx, _REFUSED, [(error, seq) for seq, error in errors.items()])
 
     def mark_held(self, tx: Transaction, errors: Mapping[int, str]) -> None:
-        """These could not be sent now: they stay pending, with why."""
+        """Note the errors of messages that could not be sent now; they stay pending."""
         _each(tx, _HELD, [(error, seq) for seq, error in errors.items()])
 
     def next_due_ms(self) -> int | None:
-        """When the next confirmation is due, or was; None when none is awaited."""
+        """When the next confirmation is or was due; None when no message awaits one."""
         with self._read() as tx:
             found = tx.execute("SELECT min(due_ms) FROM headrace_outbox WHERE due_ms IS NOT NULL")
             due_ms: int | None = found.scalar_one()
             return due_ms
 
-    def look_for_overdue(self, tx: Transaction, sends_max: int, limit: int) -> Overdue:
-        """Make the unconfirmed pending again, or failed after so many sends."""
-        # Asked once more by the update itself: PostgreSQL looks at a row again that was confirmed
-        # while this waited for it, but not at what the inner query has found.
+    def find_overdue(self, tx: Transaction, sends_max: int, limit: int) -> Overdue:
+        """Make unconfirmed messages pending again, or failed after `sends_max` sends."""
+        # The condition is in the update too: after waiting for a row, PostgreSQL checks the
+        # update's own condition again, but not the inner query's.
         is_overdue = "due_ms <= :now_ms AND state = 'sent'"
         given_up = tx.execute(
             "UPDATE headrace_outbox SET state = 'failed', due_ms = NULL, "
@@ -148,13 +144,11 @@ class Outbox:
         )
         return Overdue(again.rowcount, failed)
 
-    # -- for confirmations -----------------------------------------------------------------
-
     def confirm(self, confirmations: Iterable[tuple[str, str | None]]) -> int:
-        """Note who has confirmed which id; how many messages are confirmed by that.
+        """Note which group has confirmed which id; returns how many messages that completes.
 
         Unknown ids, which may belong to another outbox, and repeats change nothing. A
-        confirmation without a group counts for a message that waits for one group or any.
+        confirmation without a group counts for a message that awaits one group or any.
         """
         groups: dict[str, list[str | None]] = {}
         for id, group in confirmations:
@@ -162,7 +156,7 @@ class Outbox:
         if not groups:
             return 0
         with self._begin() as tx:
-            # Locked in one order, so that two that confirm the same do not wait for each other.
+            # Locked in one order, so that two confirmations do not deadlock.
             awaited = _sql(tx, _AWAITED) + " ORDER BY seq"
             tx.driver.execute(
                 awaited + (" FOR UPDATE" if tx.kind == "postgresql" else ""),
@@ -181,8 +175,6 @@ class Outbox:
             _each(tx, _CONFIRMED, done)
             _each(tx, _STILL_AWAITED, less)
         return len(done)
-
-    # -- for people ------------------------------------------------------------------------
 
     def find(self, id: str) -> OutboxRow | None:
         """The message with this id."""
@@ -210,7 +202,7 @@ class Outbox:
             return dict.fromkeys(STATES, 0) | {row.state: row.messages for row in found}
 
     def failed_count(self) -> int:
-        """How many messages wait for a person."""
+        """How many messages have failed and wait for a person."""
         with self._read() as tx:
             return int(
                 tx.execute(
@@ -219,7 +211,7 @@ class Outbox:
             )
 
     def resend(self, ids: Sequence[str]) -> int:
-        """Make messages pending again with all their sends and confirmations still to come."""
+        """Make messages pending again, with their sends and confirmations reset."""
         return self._resend("id = :id", [{"id": id} for id in ids])
 
     def resend_failed(self) -> int:
@@ -227,11 +219,11 @@ class Outbox:
         return self._resend("state = 'failed'", [{}])
 
     def clean(self, before_ms: int, limit: int = CLEAN_ROWS_MAX) -> int:
-        """Remove messages that were done before a time: sent, and confirmed if they had to be."""
+        """Remove messages that were sent, and confirmed if needed, before a time."""
         with self._begin() as tx:
             return tx.execute(
                 "DELETE FROM headrace_outbox WHERE seq IN (SELECT seq FROM headrace_outbox "
-                # Once more, for what a person has had sent again while this waited for the row.
+                # Checked twice, for a message that was sent again while this waited for its row.
                 "WHERE done_ms < :before_ms ORDER BY done_ms LIMIT :limit) "
                 "AND done_ms < :before_ms",
                 {"before_ms": before_ms, "limit": limit},
@@ -265,6 +257,20 @@ class Outbox:
             ]
 
 
+def remaining(waiting: list[str] | None, confirmed_by: Iterable[str | None]) -> list[str] | None:
+    """The groups still awaited after these confirmations, or None when all is confirmed.
+
+    An empty `waiting` is satisfied by any group. A confirmation without a group counts when only
+    one group is awaited.
+    """
+    left = waiting
+    for group in confirmed_by:
+        if left is None or left in ([], [group]) or (group is None and len(left) == 1):
+            return None
+        left = [name for name in left if name != group]
+    return left
+
+
 def _sql(tx: Transaction, statement: str) -> str:
     mark = "%s" if tx.kind == "postgresql" else "?"
     return statement.format(mark, one_of=one_of(tx.kind), none_of=none_of(tx.kind))
@@ -276,7 +282,7 @@ def _each(tx: Transaction, statement: str, rows: Sequence[tuple[Any, ...]]) -> N
 
 
 def _first(sizes: Iterable[tuple[int, int]], bytes_max: int) -> list[int]:
-    """Numbers of the first messages that are together within the limit; the first in any case."""
+    """Numbers of the first messages that fit the limit together; always at least one."""
     chosen: list[int] = []
     total = 0
     for seq, size in sizes:

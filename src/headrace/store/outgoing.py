@@ -1,4 +1,4 @@
-"""A message on its way into the outbox, and its way in over any connection.
+"""The row of a message for the outbox, and its insertion through any driver's cursor.
 
 Imports neither SQLAlchemy nor a driver, so that any web application can send.
 """
@@ -12,10 +12,9 @@ from typing import Any, NamedTuple
 from headrace.client import delayed
 from headrace.client.delayed import After, At
 from headrace.client.payloads import encode
-from headrace.store.headers import GivenHeaders, pack_headers
-from headrace.store.ids import is_plain, new_id
+from headrace.store.columns import GivenHeaders, is_plain, new_id, pack_headers
 
-# In place of group names: whoever confirms first.
+# In place of group names: any group may confirm.
 ANY = "any"
 PENDING = "pending"
 
@@ -52,12 +51,12 @@ def outgoing(
     after: After | None = None,
     at: At | None = None,
 ) -> Outgoing:
-    """The row of a message; raises ValueError or TypeError when it could never be sent."""
+    """The row of a message; ValueError or TypeError if it could never be sent."""
     if not topic:
-        raise ValueError("a message needs the name of its topic")
+        raise ValueError("the topic is empty: a message needs the name of its topic")
     due_ms = delayed.deliver_at_ms(now_ms, after, at)
     if due_ms is not None:
-        # The relay adds the id, by which it is known to the delay service as well.
+        # The relay adds the id, which the delay service uses as well.
         target = (delayed.TARGET_HEADER, topic.encode())
         when = (delayed.AT_HEADER, str(due_ms).encode())
         headers = [*delayed.as_pairs(headers), target, when]
@@ -65,7 +64,7 @@ def outgoing(
     if id is None:
         id = new_id(now_ms)
     elif not id or not is_plain(id):
-        raise ValueError("a message id has 1 to 256 characters and no zero byte")
+        raise ValueError(f"id {id[:60]!r} must have 1 to 256 characters and no zero byte")
     if isinstance(key, str):
         key = key.encode()
     awaited = _awaited(confirm_by)
@@ -75,13 +74,13 @@ def outgoing(
 def _awaited(confirm_by: str | Sequence[str]) -> str | None:
     if isinstance(confirm_by, str):
         if confirm_by != ANY:
-            raise ValueError(f"confirm_by is a list of groups or {ANY!r}, got {confirm_by!r}")
+            raise ValueError(f"confirm_by={confirm_by!r} must be a list of groups or {ANY!r}")
         return "[]"
     return json.dumps(list(dict.fromkeys(confirm_by))) if confirm_by else None
 
 
 def insert_all(cursor: Any, kind: str, rows: Sequence[Outgoing]) -> None:
-    """Insert through a driver's cursor; rows whose id is there already are left as they are."""
+    """Insert through a driver's cursor; a row whose id already exists stays as it is."""
     if len(rows) == 1:
         cursor.execute(INSERT[kind], rows[0])
     else:

@@ -1,9 +1,9 @@
-"""An inbox in Redis, for effects that are in no database: a weaker promise than a table's.
+"""An inbox in Redis, for effects that are in no database; its promise is weaker than a table's.
 
-The id is set if absent before the handler runs, for the time of a lease, and for as long as ids
-are remembered once the handler is done. A message whose handler finished, but whose process died
-before it could say so, runs once more when the lease is over; so does everything that Redis
-forgets. A message is never skipped because somebody else has merely begun it.
+Before the handler runs, its id is set for the time of a lease; when the handler is done, for as
+long as ids are remembered. If the process dies between the two, the message runs once more after
+the lease ends, and so does everything that Redis forgets. A message is never skipped because
+another process has merely begun it.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import uuid
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from headrace.store.columns import plain_id
 from headrace.store.errors import StoreUnavailable
-from headrace.store.ids import plain_id
 from headrace.timing.durations import duration_ms
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ TIMEOUT_SECONDS = 5.0
 
 _log = logging.getLogger("headrace.inbox")
 
-# The three scripts get the keys, then the holder's name, and a time in milliseconds. Each id is
-# answered by: 1 it is new, 0 it is done, -1 somebody else has it in hand.
+# The three scripts get the keys, the holder's name and a time in milliseconds. The answer for each
+# id: 1 it is new, 0 it is done, -1 another holder has it in progress.
 _CLAIM = """
 local answers = {}
 for i, key in ipairs(KEYS) do
@@ -60,8 +60,8 @@ end
 class RedisInbox:
     """Ids of consumed messages in Redis.
 
-    `lease` must be longer than a handler needs for a group of messages; after a crash, those that
-    were in hand wait for its end.
+    `lease` must be longer than a handler needs for a group of messages; after a crash, messages in
+    progress wait for its end.
     """
 
     def __init__(
@@ -79,9 +79,9 @@ class RedisInbox:
     def claim(
         self, tx: Transaction | None, consumer: str, ids: Sequence[str], now_ms: int = 0
     ) -> set[str]:
-        """Take those ids in hand that are new; StoreUnavailable while somebody else has one.
+        """Claim the ids that are new; StoreUnavailable while another holder has one.
 
-        It is then tried again: another process or thread finishes it, or its lease ends.
+        The caller then tries again: the other holder finishes it, or its lease ends.
         """
         wanted = list(dict.fromkeys(ids))
         if not wanted:
@@ -91,21 +91,21 @@ class RedisInbox:
             taken = [id for id, answer in zip(wanted, answers, strict=True) if answer == 1]
             self.release(consumer, taken)
             raise StoreUnavailable(
-                f"message {wanted[answers.index(-1)]} is in hand in another process or thread",
-                f"it is tried again until that one is done or {self._lease_ms} ms are over",
+                f"another process or thread has message {wanted[answers.index(-1)]} in progress",
+                f"a retry follows until it is done or {self._lease_ms} ms have passed",
             )
         return {id for id, answer in zip(wanted, answers, strict=True) if answer == 1}
 
     def done(self, consumer: str, ids: Sequence[str]) -> None:
-        """Remember that these are handled; a failure is logged, since the effect is there."""
+        """Remember that these are handled; a failure is only logged, since the effect is done."""
         self._try(self._done, consumer, ids, self._keep_ms)
 
     def release(self, consumer: str, ids: Sequence[str]) -> None:
-        """Let go of what failed; a failure is logged, since the lease ends by itself."""
+        """Release what failed; a failure is only logged, since the lease ends by itself."""
         self._try(self._release, consumer, ids, 0)
 
     def find(self, consumer: str, id: str) -> str | None:
-        """ "done", "in hand", or None for an id that is not known."""
+        """ "done", "in hand" (in progress), or None for an unknown id."""
         (key,) = self._keys(consumer, [id])
         with _redis_errors():
             holder = self._redis.get(key)
@@ -116,12 +116,12 @@ class RedisInbox:
         self._redis.close()
 
     def _keys(self, consumer: str, ids: Sequence[str]) -> list[str]:
-        # The braces keep a consumer's keys on one node of a Redis cluster, as scripts need it.
+        # The braces keep a consumer's keys on one node of a Redis cluster, as scripts require.
         return [f"{self._prefix}:{{{consumer}}}:{plain_id(id)}" for id in ids]
 
     def _run(self, script: Any, consumer: str, ids: Sequence[str], time_ms: int) -> list[int]:
-        # A claim is made and ended by one thread, which has one at a time; of two threads that get
-        # the same id, one must wait.
+        # One thread makes and ends a claim, one at a time; of two threads with the same id, one
+        # must wait.
         holder = f"{self._process}-{threading.get_ident()}"
         with _redis_errors():
             answer: list[int] = script(keys=self._keys(consumer, ids), args=[holder, time_ms])
@@ -132,12 +132,12 @@ class RedisInbox:
             return
         try:
             self._run(script, consumer, ids, time_ms)
-        except StoreUnavailable as trouble:
-            _log.warning("%d messages of %s may run again: %s", len(ids), consumer, trouble)
+        except StoreUnavailable as problem:
+            _log.warning("%d messages of %s may run again: %s", len(ids), consumer, problem)
 
 
 class _redis_errors:
-    """Turns what redis-py raises into StoreUnavailable."""
+    """Turns errors of redis-py into StoreUnavailable."""
 
     def __enter__(self) -> None: ...
 

@@ -1,9 +1,9 @@
-"""The retry table: messages that wait for their next try, each key in its order."""
+"""The retry table: failed messages that wait for their next try, in order by key."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,10 +24,9 @@ from sqlalchemy import (
 )
 
 from headrace.client.message import Message
-from headrace.store.fingerprints import Failure
-from headrace.store.ids import plain_id
-from headrace.store.messages import (
-    Chosen,
+from headrace.store.columns import plain_id
+from headrace.store.failed_messages import (
+    Selection,
     failure_of,
     failure_values,
     insert_into,
@@ -35,8 +34,9 @@ from headrace.store.messages import (
     message_of,
     message_values,
 )
+from headrace.store.fingerprints import Failure
 from headrace.store.schema import METADATA
-from headrace.store.transaction import Transaction
+from headrace.store.transaction import StoreTable, Transaction
 
 LISTED_MAX = 1_000
 
@@ -44,7 +44,7 @@ RETRIES = Table(
     "headrace_retries",
     METADATA,
     *message_columns(),
-    # What must stay in order among itself, as a digest; NULL when nothing must.
+    # A digest of the key or partition whose messages stay in order; NULL without order.
     Column("lane", String),
     Column("parked_ms", BigInteger, nullable=False),
     Column("next_ms", BigInteger, nullable=False),
@@ -57,8 +57,8 @@ RETRIES = Table(
 )
 _ROW = RETRIES.c
 _BEFORE = RETRIES.alias("before")
-# Only the first of a lane is ever due; what stands behind it waits without a state of its own, so
-# there is nothing to wake when the first goes away, and nothing to forget in a crash.
+# Only the first of a lane is ever due. What is behind it waits without a state of its own, so there
+# is nothing to wake when the first is removed, and nothing to lose in a crash.
 _IS_HEAD = ~exists().where(
     _BEFORE.c.handler == _ROW.handler,
     _BEFORE.c.lane == _ROW.lane,
@@ -70,7 +70,7 @@ BEHIND = Failure("behind an earlier message of its key", "", "", "")
 
 @dataclass(frozen=True, slots=True)
 class ParkedMessage:
-    """A message in the retry table; `owner` runs it until `lease_ms`, if there is one."""
+    """A message in the retry table; its `owner`, if any, has it until `lease_ms`."""
 
     handler: str
     message: Message
@@ -83,12 +83,8 @@ class ParkedMessage:
     lease_ms: int
 
 
-class Retries:
+class Retries(StoreTable):
     """The table; every change is durable with the transaction it is made in."""
-
-    def __init__(self, begin: Callable[[], Transaction], read: Callable[[], Transaction]) -> None:
-        self._begin = begin
-        self._read = read
 
     def park(
         self,
@@ -100,7 +96,7 @@ class Retries:
         attempts: int,
         next_ms: int,
     ) -> None:
-        """Keep a failed message; one that is there already keeps its attempts and its time."""
+        """Store a failed message; one that is already stored keeps its attempts and its time."""
         values = {
             **message_values(handler, message),
             **failure_values(failure, attempts),
@@ -114,11 +110,11 @@ class Retries:
     def park_behind(
         self, tx: Transaction, handler: str, message: Message, lane: str | None
     ) -> bool:
-        """Keep a message whose lane waits, or that waits itself; False when neither is so."""
-        is_there = tx.execute(
+        """Store a message whose lane, or which itself, waits here; False if neither does."""
+        known = tx.execute(
             select(_ROW.id).where(_ROW.handler == handler, _ROW.id == plain_id(message.id))
         ).first()
-        if is_there is not None:
+        if known is not None:
             return True
         if lane is None:
             return False
@@ -133,8 +129,8 @@ class Retries:
     def places(
         self, handler: str, topic: str, partitions: Sequence[int]
     ) -> list[tuple[int, int, bytes | None]]:
-        """Partition, offset and key of what is parked of these partitions, once for each lane."""
-        # A hot key may have a hundred thousand rows, which say the same here.
+        """Partition, offset and key of what is parked in these partitions, once per lane."""
+        # A hot key may have a hundred thousand rows; one of them is enough here.
         alone = case((_ROW.lane.is_(None), _ROW.offset))
         query = (
             select(_ROW.partition, func.min(_ROW.offset), _ROW.key)
@@ -147,17 +143,17 @@ class Retries:
     def lease(
         self, handler: str, owner: str, now_ms: int, lease_ms: int, limit: int
     ) -> list[ParkedMessage]:
-        """Take up to `limit` messages that are due, at most one of a lane, for `lease_ms`."""
+        """Lease up to `limit` due messages, at most one of a lane."""
         is_due = and_(
             _ROW.handler == handler, _ROW.next_ms <= now_ms, _ROW.lease_ms <= now_ms, _IS_HEAD
         )
-        # Looking first costs a read; a write transaction would make every other writer wait.
+        # A read first: a write transaction would make every other writer wait.
         with self._read() as tx:
             if tx.execute(select(_ROW.id).where(is_due).limit(1)).first() is None:
                 return []
         query = select(RETRIES).where(is_due).order_by(_ROW.next_ms, _ROW.offset).limit(limit)
         with self._begin() as tx:
-            # The other processes' rows are locked for a moment only; nobody waits for them.
+            # Rows that other processes lock for a moment are skipped.
             found = tx.execute(query.with_for_update(skip_locked=True, of=RETRIES)).mappings()
             taken = [_parked({**row, "owner": owner, "is_head": True}) for row in found]
             ids = [parked.message.id for parked in taken]
@@ -169,19 +165,19 @@ class Retries:
         return taken
 
     def renew(self, handler: str, owner: str, until_ms: int) -> None:
-        """Keep what this owner has for longer."""
+        """Extend the leases of an owner."""
         with self._begin() as tx:
             tx.execute(_of_owner(handler, owner).values(lease_ms=until_ms))
 
     def release(self, handler: str, owner: str) -> None:
-        """Give back what this owner has and will not run."""
+        """Give back an owner's leases."""
         with self._begin() as tx:
             tx.execute(_of_owner(handler, owner).values(owner=None, lease_ms=0))
 
     def postpone(
         self, tx: Transaction, parked: ParkedMessage, failure: Failure, next_ms: int
     ) -> bool:
-        """Count a failed try and set the time of the next; False: the lease was lost."""
+        """Count a failed try and set the time of the next; False if the lease was lost."""
         changed = tx.execute(
             update(RETRIES)
             .where(_is_leased(parked))
@@ -195,20 +191,21 @@ class Retries:
         return changed.rowcount == 1
 
     def remove(self, tx: Transaction, parked: ParkedMessage) -> bool:
-        """Take out a message that is done, in the transaction of its effect; False: the lease was
-        lost, and so must be the effect."""
+        """Remove a message in the transaction of its effect.
+
+        False if the lease was lost; then the effect must be rolled back too.
+        """
         return tx.execute(delete(RETRIES).where(_is_leased(parked))).rowcount == 1
 
     def next_due_ms(self, handler: str) -> int | None:
-        """When the next message may be tried, unless it is leased to somebody; None: there is
-        none."""
+        """When the next message is due and free of leases; None for an empty table."""
         query = select(_ROW.next_ms, _ROW.lease_ms).where(_ROW.handler == handler, _IS_HEAD)
         with self._read() as tx:
             first = tx.execute(query.order_by(_ROW.next_ms).limit(1)).first()
             return None if first is None else int(max(first))
 
-    def find(self, chosen: Chosen, limit: int = LISTED_MAX) -> list[ParkedMessage]:
-        """The chosen messages, the next one first."""
+    def find(self, chosen: Selection, limit: int = LISTED_MAX) -> list[ParkedMessage]:
+        """The selected messages, the next due first."""
         query = (
             select(RETRIES, _IS_HEAD.label("is_head"))
             .where(chosen.condition(RETRIES))
@@ -218,20 +215,20 @@ class Retries:
         with self._read() as tx:
             return [_parked(row) for row in tx.execute(query).mappings()]
 
-    def count(self, chosen: Chosen) -> int:
+    def count(self, chosen: Selection) -> int:
         """How many messages are parked."""
         with self._read() as tx:
             query = select(func.count()).select_from(RETRIES).where(chosen.condition(RETRIES))
             return int(tx.execute(query).scalar_one())
 
-    def hurry(self, chosen: Chosen, now_ms: int) -> int:
-        """Make the chosen messages due; those behind another still wait for it."""
+    def make_due(self, chosen: Selection, now_ms: int) -> int:
+        """Make the selected messages due; those behind another still wait for it."""
         with self._begin() as tx:
             condition = and_(chosen.condition(RETRIES), _ROW.next_ms > now_ms)
             return tx.execute(update(RETRIES).where(condition).values(next_ms=now_ms)).rowcount
 
-    def drop(self, chosen: Chosen) -> int:
-        """Forget the chosen messages; one that is being run right now is undone."""
+    def drop(self, chosen: Selection) -> int:
+        """Forget the selected messages; one that runs right now is rolled back."""
         with self._begin() as tx:
             return tx.execute(delete(RETRIES).where(chosen.condition(RETRIES))).rowcount
 

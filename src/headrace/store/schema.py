@@ -1,4 +1,4 @@
-"""The tables, all under the prefix `headrace_`; each backend's module knows its own."""
+"""The tables of a store; every name begins with `headrace_`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sqlalchemy import (
 
 METADATA = MetaData()
 
-# SQLite counts up only a column of exactly the type INTEGER.
+# SQLite numbers rows only in a column of exactly the type INTEGER.
 COUNTER = BigInteger().with_variant(Integer, "sqlite")
 
 META = Table(
@@ -31,11 +31,11 @@ META = Table(
 INBOX = Table(
     "headrace_inbox",
     METADATA,
-    # The id first, so that `headrace inbox find ID` is a look-up whoever the consumer was.
+    # The id first, so that `headrace inbox find ID` is one look-up for all consumers.
     Column("id", String, primary_key=True),
     Column("consumer", String, primary_key=True),
     Column("at_ms", BigInteger, nullable=False),
-    # Beside SQLite's own row numbers this grows at its end only, which doubles the claims a second.
+    # SQLite's own row numbers let the table grow at its end only, which doubles claims per second.
     Index("headrace_inbox_at", "at_ms"),
 )
 
@@ -49,7 +49,7 @@ OUTBOX = Table(
     Column("value", LargeBinary),
     Column("headers", Text),
     Column("state", String, nullable=False),
-    # JSON lists of groups, [] for whoever comes first; NULL when nobody has to confirm.
+    # JSON lists of groups, [] for any group; NULL when no group has to confirm.
     Column("confirm_by", Text),
     Column("waiting", Text),
     Column("created_ms", BigInteger, nullable=False),
@@ -59,7 +59,7 @@ OUTBOX = Table(
     Column("done_ms", BigInteger),
     Column("error", Text),
 )
-# Partial, so that they stay as small as the work that is left.
+# Partial indexes stay as small as the remaining work.
 for _name, _column, _condition in (
     ("pending", OUTBOX.c.seq, "state = 'pending'"),
     ("failed", OUTBOX.c.seq, "state = 'failed'"),

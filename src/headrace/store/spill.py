@@ -1,15 +1,14 @@
-"""The spill: messages that found no room, kept in the store until there is some."""
+"""The spill table: messages that found no room in memory, kept until there is some."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from headrace.client.message import Message
-from headrace.store.arrays import array, one_of
-from headrace.store.headers import pack_headers, unpack_headers
-from headrace.store.ids import plain_id
-from headrace.store.transaction import Transaction
+from headrace.store.columns import pack_headers, plain_id, unpack_headers
+from headrace.store.database import array, one_of
+from headrace.store.transaction import StoreTable, Transaction
 
 LEASE_MS = 60_000
 
@@ -23,21 +22,17 @@ _PUTS = {"sqlite": _PUT.format("?"), "postgresql": _PUT.format("%s")}
 
 
 class Spilled(NamedTuple):
-    """A message that waits in the spill, by its number there."""
+    """A message in the spill, with its number there."""
 
     seq: int
     message: Message
 
 
-class Spill:
-    """Rejected messages by handler, first in, first out."""
-
-    def __init__(self, begin: Callable[[], Transaction], read: Callable[[], Transaction]) -> None:
-        self._begin = begin
-        self._read = read
+class Spill(StoreTable):
+    """The table; messages of a handler leave it in the order they came."""
 
     def put(self, tx: Transaction, handler: str, messages: Sequence[Message]) -> None:
-        """Keep messages within `tx`; one that is kept already stays as it is."""
+        """Store messages within `tx`; one that is already stored stays as it is."""
         rows = [
             (
                 handler,
@@ -60,7 +55,7 @@ class Spill:
     ) -> list[Spilled]:
         """Lease the oldest messages to `owner`; those not done when the lease ends are free again.
 
-        An owner that asks again is not given what it holds already.
+        An owner that asks again does not get messages that it already has.
         """
         with self._begin() as tx:
             found = tx.execute(
@@ -97,7 +92,7 @@ class Spill:
         return sorted(taken, key=lambda spilled: spilled.seq)
 
     def done(self, tx: Transaction, seqs: Sequence[int]) -> None:
-        """Remove messages within the transaction that has their effect."""
+        """Remove messages within the transaction of their effect."""
         statement = f"DELETE FROM headrace_spill WHERE seq {one_of(tx.kind)}"
         tx.driver.execute(statement, (array(tx.kind, seqs),))
 
@@ -108,7 +103,7 @@ class Spill:
             tx.driver.execute(statement, (array(tx.kind, seqs),))
 
     def count(self, handler: str) -> int:
-        """How many messages of a handler are kept, leased ones too."""
+        """How many messages of a handler are stored, leased ones included."""
         with self._read() as tx:
             return int(
                 tx.execute(

@@ -1,4 +1,4 @@
-"""The store: one database with the tables of handlers, opened by its URL."""
+"""The store: a database with the tables of handlers, opened by its URL."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from headrace.store.schema import META, METADATA
 from headrace.store.spill import Spill
 from headrace.store.transaction import Transaction
 
-# All tables are declared where this is imported from.
+# Importing this module declares all tables.
 __all__ = ["METADATA", "Store", "open_store"]
 
 # Raised when a table changes in a way that older code cannot work with.
@@ -32,7 +32,7 @@ def open_store(url: str, *, clock: Clock | None = None) -> Store:
 
 
 class Store:
-    """Tables behind one database, safe from many threads."""
+    """The tables of one database; safe from many threads."""
 
     def __init__(self, database: Database, clock: Clock) -> None:
         self.clock = clock
@@ -63,14 +63,14 @@ class Store:
         return Transaction(self._database, self.clock.now_ms(), write=False)
 
     def exists(self) -> bool:
-        """Whether the tables are there; makes nothing, not even an SQLite file."""
-        if not self._database.is_there():
+        """Whether the tables exist; creates nothing, not even an SQLite file."""
+        if not self._database.exists():
             return False
         with self.read() as tx:
             return bool(inspect(tx.connection).has_table(META.name))
 
     def create(self) -> None:
-        """Make the tables that are missing; durable when it returns, safe to repeat."""
+        """Create the tables that are missing; durable when it returns, safe to repeat."""
         with self.begin() as tx:
             if tx.kind == "postgresql":
                 tx.execute("SELECT pg_advisory_xact_lock(:key)", {"key": CREATE_LOCK})
@@ -83,18 +83,18 @@ class Store:
             found = int(_meta(tx, "schema"))
             if found != SCHEMA_VERSION:
                 raise StoreError(
-                    f"the store's tables are of version {found}, this is for {SCHEMA_VERSION}",
-                    "use the version of headrace that made them, or a new database",
+                    f"the store has tables of version {found}, this code needs {SCHEMA_VERSION}",
+                    "use the version of headrace that created them, or a new database",
                 )
 
     @cached_property
     def id(self) -> str:
-        """A name that this database keeps for ever, made with its tables."""
+        """A name that this database keeps forever, created with its tables."""
         with self.read() as tx:
             return _meta(tx, "id")
 
     def close(self) -> None:
-        """Close all connections; a transaction that is open is rolled back."""
+        """Close all connections; an open transaction is rolled back."""
         self._database.engine.dispose()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import lru_cache
 from types import TracebackType
@@ -12,8 +12,8 @@ from sqlalchemy import Connection, CursorResult, Executable, RootTransaction, Te
 from sqlalchemy.exc import SQLAlchemyError
 
 from headrace.client.delayed import After, At
+from headrace.store.columns import GivenHeaders
 from headrace.store.errors import TransactionBroken, is_foreign, unavailable
-from headrace.store.headers import GivenHeaders
 from headrace.store.outgoing import Outgoing, insert_all, outgoing
 
 if TYPE_CHECKING:
@@ -25,9 +25,9 @@ Parameters = Mapping[str, Any] | Sequence[Mapping[str, Any]]
 class Transaction:
     """A transaction as a context manager: committed at its end, rolled back by an exception.
 
-    `connection` is SQLAlchemy's, for anything it can do, except ending the transaction. Database
-    errors that may pass come out of the `with` block as StoreUnavailable, and then nothing was
-    committed. One thread uses it at a time.
+    `connection` is SQLAlchemy's, for anything but ending the transaction. Passing errors of the
+    database come out of the `with` block as StoreUnavailable, and then nothing was committed. One
+    thread uses it at a time.
     """
 
     __slots__ = (
@@ -59,7 +59,7 @@ class Transaction:
 
     @property
     def driver(self) -> Any:
-        """A cursor of the driver itself (sqlite3 or psycopg), many times faster for small work."""
+        """A cursor of sqlite3 or psycopg itself, many times faster for small statements."""
         if self._cursor is None:
             self._cursor = self.connection.connection.cursor()
         return self._cursor
@@ -67,7 +67,7 @@ class Transaction:
     def execute(
         self, statement: Executable | str, parameters: Parameters | None = None
     ) -> CursorResult[*tuple[Any, ...]]:
-        """Run a statement of SQLAlchemy, or SQL with `:name` for its parameters."""
+        """Run a statement of SQLAlchemy, or SQL text with `:name` parameters."""
         if isinstance(statement, str):
             statement = _text(statement)
         return self.connection.execute(statement, parameters)
@@ -87,7 +87,7 @@ class Transaction:
         """Put a message into the outbox and return its id; sent once this is committed.
 
         `confirm_by` names the groups that must confirm it, or is "any"; an id that the outbox
-        already has is not sent twice. `after` and `at` have it delivered later, see Producer.send.
+        already has is not sent twice. `after` and `at` deliver it later, see Producer.send.
         """
         row = outgoing(
             self._now_ms,
@@ -105,7 +105,7 @@ class Transaction:
 
     @contextmanager
     def savepoint(self) -> Iterator[None]:
-        """A part that an exception undoes alone: the exception goes on, the rest stays."""
+        """A part that an exception undoes alone; the exception is raised on, the rest stays."""
         self.flush()
         with self.connection.begin_nested():
             try:
@@ -116,7 +116,7 @@ class Transaction:
                 raise
 
     def flush(self) -> None:
-        """Write what `send` has gathered; done by itself before the commit."""
+        """Write what `send` has gathered; the commit does it too."""
         if self._sends:
             rows, self._sends = self._sends, []
             self._has_sent = True
@@ -148,7 +148,7 @@ class Transaction:
                 self._commit()
             else:
                 self._roll_back()
-                # A handler's trouble with a database of its own says nothing about the store.
+                # A handler's error with a database of its own says nothing about the store.
                 if not (self._write and is_foreign(error, self.kind)):
                     raise_known(error)
         finally:
@@ -196,8 +196,16 @@ class Transaction:
             self.connection.invalidate()
 
 
+class StoreTable:
+    """A table of the store, with how to write and read it in transactions of its own."""
+
+    def __init__(self, begin: Callable[[], Transaction], read: Callable[[], Transaction]) -> None:
+        self._begin = begin
+        self._read = read
+
+
 def raise_known(error: BaseException) -> None:
-    """Raise StoreUnavailable in place of a database's error that may pass."""
+    """Raise StoreUnavailable in place of a passing error of the database."""
     known = unavailable(error)
     if known is not None and known is not error:
         raise known from error

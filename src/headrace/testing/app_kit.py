@@ -136,16 +136,16 @@ class RunningApp:
     @property
     def retries(self) -> list[ParkedMessage]:
         """The messages in the retry table, the next one first."""
-        from headrace.store.messages import Chosen
+        from headrace.store.failed_messages import Selection
 
-        return self.store.retries.find(Chosen())
+        return self.store.retries.find(Selection())
 
     @property
     def dead_letters(self) -> list[Letter]:
         """The dead letters that were neither replayed nor discarded, oldest first."""
-        from headrace.store.messages import Chosen
+        from headrace.store.failed_messages import Selection
 
-        return self.store.dead_letters.find(Chosen())
+        return self.store.dead_letters.find(Selection())
 
     def send(
         self,
@@ -164,9 +164,9 @@ class RunningApp:
 
     def replay(self, fingerprint: str | None = None) -> int:
         """Send dead letters to their topics again, all or those of a fingerprint."""
-        from headrace.store.messages import Chosen
+        from headrace.store.failed_messages import Selection
 
-        chosen = Chosen(fingerprint=fingerprint)
+        chosen = Selection(fingerprint=fingerprint)
         pages = replay(self.store, self.app.context.producer, chosen, self.app.large)
         return sum(map(len, pages))
 

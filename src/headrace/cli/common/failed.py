@@ -11,8 +11,8 @@ from headrace.cli.common.errors import CliError
 
 if TYPE_CHECKING:
     from headrace.client.message import Message
+    from headrace.store.failed_messages import Selection
     from headrace.store.fingerprints import Failure
-    from headrace.store.messages import Chosen
 
 IdsArgument = Annotated[
     list[str] | None, typer.Argument(metavar="[ID...]", help="Ids of messages.")
@@ -37,9 +37,9 @@ def choose(
     handler: str | None,
     topic: str | None,
     everything: bool,
-) -> Chosen:
+) -> Selection:
     """What a change is for; it must be said, so that nothing happens to all by a slip."""
-    from headrace.store.messages import Chosen
+    from headrace.store.failed_messages import Selection
 
     named = bool(ids or fingerprint or handler or topic)
     if named == everything:
@@ -48,7 +48,7 @@ def choose(
             "ids, --fingerprint, --handler or --topic; or --all",
             2,
         )
-    return Chosen(tuple(ids or ()), fingerprint, handler, topic)
+    return Selection(tuple(ids or ()), fingerprint, handler, topic)
 
 
 def message_details(handler: str, message: Message, failure: Failure) -> dict[str, Any]:

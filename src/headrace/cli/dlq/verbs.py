@@ -33,7 +33,7 @@ from headrace.client.times import show_time
 if TYPE_CHECKING:
     from headrace.store import Store
     from headrace.store.dead_letters import Letter, LetterGroup
-    from headrace.store.messages import Chosen
+    from headrace.store.failed_messages import Selection
 
 app = typer.Typer(
     help="List dead letters, show one, send them again or throw them away.", no_args_is_help=True
@@ -61,9 +61,9 @@ def list_letters(
     output: OutputOption = Output.table,
 ) -> None:
     """List dead letters, oldest first."""
-    from headrace.store.messages import Chosen
+    from headrace.store.failed_messages import Selection
 
-    chosen = Chosen((), fingerprint, handler, topic)
+    chosen = Selection((), fingerprint, handler, topic)
     with open_cli_store(store) as opened:
         if groups:
             found = opened.dead_letters.groups(chosen)
@@ -85,10 +85,10 @@ def show(
     output: OutputOption = Output.table,
 ) -> None:
     """Show a dead letter with its payload, headers and traceback."""
-    from headrace.store.messages import Chosen
+    from headrace.store.failed_messages import Selection
 
     with open_cli_store(store) as opened:
-        letters = opened.dead_letters.find(Chosen((id,), handler=handler), with_replayed=True)
+        letters = opened.dead_letters.find(Selection((id,), handler=handler), with_replayed=True)
     if not letters:
         raise CliError(f"no dead letter has the id {id}", "headrace dlq list shows those there are")
     if output is Output.json:
@@ -162,7 +162,7 @@ def discard(
         print(f"discarded: {opened.dead_letters.discard(chosen)}")
 
 
-def _count(store: Store, chosen: Chosen, *, with_replayed: bool = False) -> int:
+def _count(store: Store, chosen: Selection, *, with_replayed: bool = False) -> int:
     count = store.dead_letters.count(chosen, with_replayed=with_replayed)
     if not count:
         raise CliError("there is no such dead letter", "headrace dlq list shows those there are")
@@ -170,7 +170,7 @@ def _count(store: Store, chosen: Chosen, *, with_replayed: bool = False) -> int:
 
 
 def _show_dry_run(
-    store: Store, chosen: Chosen, summary: str, *, with_replayed: bool = False
+    store: Store, chosen: Selection, summary: str, *, with_replayed: bool = False
 ) -> None:
     letters = store.dead_letters.find(chosen, with_replayed=with_replayed, limit=DRY_RUN_LISTED)
     show_rows([_line(letter) for letter in letters], COLUMNS, Output.table)

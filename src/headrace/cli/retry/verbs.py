@@ -26,7 +26,7 @@ from headrace.client.times import show_time
 
 if TYPE_CHECKING:
     from headrace.store import Store
-    from headrace.store.messages import Chosen
+    from headrace.store.failed_messages import Selection
     from headrace.store.retries import ParkedMessage
 
 app = typer.Typer(
@@ -48,9 +48,9 @@ def list_messages(
     output: OutputOption = Output.table,
 ) -> None:
     """List parked messages, the next one first; JSON shows payload and traceback too."""
-    from headrace.store.messages import Chosen
+    from headrace.store.failed_messages import Selection
 
-    chosen = Chosen(tuple(ids or ()), fingerprint, handler, topic)
+    chosen = Selection(tuple(ids or ()), fingerprint, handler, topic)
     with open_cli_store(store) as opened:
         found = opened.retries.find(chosen, limit)
     now_ms = _now_ms()
@@ -78,7 +78,7 @@ def now(
         if dry_run:
             print(f"would be tried now: {count}")
             return
-        opened.retries.hurry(chosen, _now_ms())
+        opened.retries.make_due(chosen, _now_ms())
     print(f"due now: {count}")
 
 
@@ -105,7 +105,7 @@ def drop(
         print(f"dropped: {opened.retries.drop(chosen)}")
 
 
-def _count(store: Store, chosen: Chosen) -> int:
+def _count(store: Store, chosen: Selection) -> int:
     count = store.retries.count(chosen)
     if not count:
         raise CliError("no such message waits", "headrace retry list shows what does")

@@ -25,7 +25,7 @@ from headrace.ledger.half.commands import (
     checked_target,
 )
 from headrace.ledger.records import read_id
-from headrace.store.ids import new_id
+from headrace.store.columns import new_id
 from headrace.timing.durations import duration_ms
 
 if TYPE_CHECKING:

@@ -1,17 +1,41 @@
-"""Record headers as the tables keep them: JSON that people can read."""
+"""Message ids and record headers as tables keep them; imports no SQLAlchemy and no driver."""
 
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
+import os
 from collections.abc import Mapping, Sequence
 
-Headers = Sequence[tuple[str, bytes | None]]
 GivenHeaders = Mapping[str, bytes | str | None] | Sequence[tuple[str, bytes | str | None]] | None
+
+# PostgreSQL refuses index entries beyond some 2,700 bytes and zero bytes in text.
+ID_CHARACTERS_MAX = 256
+_DIGEST_CHARACTERS = 64
+
+
+def new_id(now_ms: int) -> str:
+    """A new id of 32 hex digits: the time, so that ids sort by age, then random digits."""
+    return f"{now_ms:012x}{os.urandom(10).hex()}"
+
+
+def is_plain(id: str) -> bool:
+    """Whether the tables can keep this id as it is."""
+    return len(id) <= ID_CHARACTERS_MAX and "\0" not in id
+
+
+def plain_id(id: str) -> str:
+    """The id as the tables keep it: one that does not fit is cut and marked with its digest."""
+    if is_plain(id):
+        return id
+    digest = hashlib.sha256(id.encode("utf-8", "surrogatepass")).hexdigest()
+    kept = id.replace("\0", "")[: ID_CHARACTERS_MAX - _DIGEST_CHARACTERS - 1]
+    return f"{kept}#{digest}"
 
 
 def pack_headers(given: GivenHeaders) -> str | None:
-    """JSON pairs of name and text; what is not UTF-8 text stands as {"base64": ...}."""
+    """JSON pairs of name and text that people can read; other bytes become {"base64": ...}."""
     if not given:
         return None
     pairs = given.items() if isinstance(given, Mapping) else given

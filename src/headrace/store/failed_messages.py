@@ -1,4 +1,4 @@
-"""Failed messages as the tables keep them: the columns they share, and how people choose some."""
+"""Columns that the tables of failed messages share, and the selection of their rows."""
 
 from __future__ import annotations
 
@@ -20,14 +20,13 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql, sqlite
 
 from headrace.client.message import Message
+from headrace.store.columns import pack_headers, plain_id, unpack_headers
 from headrace.store.fingerprints import Failure
-from headrace.store.headers import pack_headers, unpack_headers
-from headrace.store.ids import plain_id
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
-    """Which failed messages: these ids, or all, of a handler, source topic or fingerprint."""
+class Selection:
+    """Which failed messages are meant: by id, handler, source topic and fingerprint."""
 
     ids: Sequence[str] = ()
     fingerprint: str | None = None
@@ -35,7 +34,7 @@ class Chosen:
     topic: str | None = None
 
     def condition(self, table: Table) -> ColumnElement[bool]:
-        """What a row of the table fulfils when it is chosen."""
+        """The condition that selected rows of a table meet."""
         condition: ColumnElement[bool] = true()
         if self.ids:
             condition &= table.c.id.in_([plain_id(id) for id in self.ids])
@@ -47,7 +46,7 @@ class Chosen:
 
 
 def message_columns() -> tuple[Column[Any], ...]:
-    """The columns of a message that failed in a handler, unique by handler and id."""
+    """The columns of a failed message, unique by handler and id."""
     return (
         Column("handler", String, primary_key=True),
         Column("id", String, primary_key=True),
@@ -93,7 +92,7 @@ def failure_values(failure: Failure, attempts: int) -> dict[str, Any]:
 
 
 def message_of(row: Mapping[Any, Any]) -> Message:
-    """The message of a row; its next attempt is counted on."""
+    """The message of a row, numbered for its next attempt."""
     return Message(
         row["topic"],
         row["partition"],
@@ -113,5 +112,5 @@ def failure_of(row: Mapping[Any, Any]) -> Failure:
 
 
 def insert_into(table: Table, kind: str) -> postgresql.Insert | sqlite.Insert:
-    """An insert that knows ON CONFLICT, which each database spells in its own dialect."""
+    """An insert with ON CONFLICT, which each database has in its own dialect."""
     return postgresql.insert(table) if kind == "postgresql" else sqlite.insert(table)
