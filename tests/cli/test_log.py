@@ -74,6 +74,14 @@ def test_a_flipped_bit_is_an_error_with_its_place(headrace: Headrace, partition:
     assert [(error["file"], error["position"]) for error in errors] == [(str(segment), 0)]
 
 
+def test_verify_fails_where_there_is_nothing_to_verify(headrace: Headrace, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("no log")
+    said = headrace("log", "verify", str(tmp_path), fails=True)
+    assert f"{tmp_path} holds no log" in said.stderr
+    assert "hint: name a partition's folder" in said.stderr
+    assert "sound" not in said.stdout
+
+
 def test_a_path_that_is_not_there_is_named(headrace: Headrace, tmp_path: Path) -> None:
     nowhere = str(tmp_path / "nowhere")
     for verb in ("dump", "verify"):

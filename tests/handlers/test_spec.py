@@ -218,3 +218,17 @@ def test_the_version_of_a_handler_follows_its_code() -> None:
     assert spec.version == make_spec(on_order, ["orders"]).version
     assert spec.version != make_spec(with_tx, ["orders"]).version
     assert make_spec(on_order, ["orders"], version="v2").version == "v2"
+
+
+def test_two_handlers_of_one_topic_in_one_group_are_refused_with_both_ways_out() -> None:
+    app = App("127.0.0.1:1")
+    app.handler("orders", "refunds", group="billing", name="bill")(lambda order: None)
+    with pytest.raises(HandlerError) as refusal:
+        app.handler("refunds", group="billing", name="refund")(lambda order: None)
+    assert "bill and refund both read 'refunds' in group 'billing'" in str(refusal.value)
+    assert 'another group="..."' in refusal.value.hint
+    assert "one handler" in refusal.value.hint
+    # Another group gets all messages too, and another topic of the same group is no conflict.
+    app.handler("refunds", group="books", name="book")(lambda order: None)
+    app.handler("returns", group="billing", name="refund")(lambda order: None)
+    assert len(app.handlers) == 3

@@ -81,10 +81,22 @@ class App:
                 raise HandlerError(
                     f"two handlers are called {spec.name!r}", 'give one of them name="..."'
                 )
+            self._refuse_shared_topic(spec)
             self.handlers[spec.name] = spec
             return function
 
         return register
+
+    def _refuse_shared_topic(self, spec: HandlerSpec) -> None:
+        for other in self.handlers.values():
+            shared = sorted({*other.topics} & {*spec.topics})
+            if shared and other.group == spec.group:
+                raise HandlerError(
+                    f"{other.name} and {spec.name} both read {shared[0]!r} in group "
+                    f"{spec.group!r}, so each would get only a part of its messages",
+                    'give one of them another group="...", so that each gets all of them, '
+                    "or call both functions from one handler",
+                )
 
     def table(self, topic: str, **options: Any) -> Table:
         """A dictionary of a compacted topic's current state; live once the app runs."""

@@ -88,6 +88,15 @@ def verify(path: str, *, fs: FileSystem | None = None) -> Findings:
             yield Finding(Severity.INFO, os.path.join(path, name), None, problem)
 
 
+def holds_logs(path: str) -> bool:
+    """Whether a folder is a partition's, or a data folder with partitions or checkpoints."""
+    files = OsFileSystem(read_only=True)
+    if _has_segments(files, path):
+        return True
+    children = files.list(path)
+    return any(names.parse_folder(name) or name in CHECKPOINTS for name in children)
+
+
 def _has_segments(fs: FileSystem, path: str) -> bool:
     return any(names.parse_offset(name, names.LOG) is not None for name in fs.list(path))
 

@@ -57,12 +57,17 @@ def dump(
 @app.command()
 def verify(path: PathArgument, *, output: OutputOption = Output.table) -> None:
     """Check every file and that they agree; exit code 1 if something is damaged."""
-    from headrace.storage.verify import Severity
+    from headrace.storage.verify import Severity, holds_logs
     from headrace.storage.verify import verify as find
 
     _check_there(path)
     if not path.is_dir():
         raise CliError(f"{path} is no folder", "name a partition's folder or a data folder")
+    if not holds_logs(str(path)):
+        raise CliError(
+            f"{path} holds no log, so there is nothing to verify",
+            "name a partition's folder or a data folder of a broker",
+        )
     findings = list(find(str(path)))
     if findings or output is Output.json:
         columns = ("severity", "file", "position", "problem")
