@@ -1,4 +1,4 @@
-"""A broker: everything put together in order, and taken apart in the reverse one."""
+"""A broker: starts everything in order, and stops it in reverse."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 class Broker:
     """A single-node broker: `start` it, let it serve, `close` it; or use `async with`."""
 
-    # There once `start` has returned.
+    # Set by `start`.
     node: Node
     server: Server
 
@@ -59,7 +59,7 @@ class Broker:
         self._clock = clock or SystemClock()
         self._files = files or OsFileSystem()
         self._hooks = hooks
-        # What was opened, to be closed in reverse.
+        # Closes what was opened, in reverse.
         self._opened = AsyncExitStack()
         self._closing: asyncio.Task[None] | None = None
         self._closed = asyncio.Event()
@@ -101,7 +101,7 @@ class Broker:
         await self.close()
 
     async def _open(self) -> None:
-        """Lock the folders, then read the catalog, then open the logs that it says are served."""
+        """Lock the folders, then read the catalog, then open the logs of its topics."""
         settings = self.settings
         node = self.node = Node(settings, self._clock)
         self._opened.callback(node.close)
@@ -112,7 +112,7 @@ class Broker:
             self._clock.now_ms,
             producer_expiration_ms=settings.int("producer.id.expiration.ms"),
         )
-        # The lock on the folders keeps a second broker away from the catalog, too.
+        # The lock on the folders also keeps a second broker away from the catalog.
         node.logs.open()
         self._opened.callback(node.logs.release)
         folder = Path(metadata_dir(settings))
@@ -124,11 +124,11 @@ class Broker:
         node.cluster = SingleNodeCluster(node.catalog.cluster_id, address)
         await self._identify_dirs(node)
         node.topics = TopicService(node)
-        # One for each cleaner, and one so that producers need not wait for a cleaning.
+        # One for each cleaner, and one more so that producers do not wait for a cleaning.
         node.workers = WorkerProcesses(settings.int("log.cleaner.threads") + 1)
         self._opened.push_async_callback(node.workers.close)
         await node.topics.start()
-        # A last sync may take a while, and nobody is served any more: off the loop.
+        # Off the loop: the last sync may take a while.
         self._opened.push_async_callback(node.run_read, node.logs.close)
         node.housekeeping = Housekeeping(node)
         self._opened.push_async_callback(node.housekeeping.close)
@@ -140,7 +140,7 @@ class Broker:
         await node.transactions.start()
 
     async def _identify_dirs(self, node: Node) -> None:
-        """Find out which data folders are missing, before anything is taken for new or foreign."""
+        """Find missing data folders before anything is taken for new or foreign."""
         broker, catalog = node.cluster.node_id, node.catalog
         ids_by_path = node.logs.identify(
             catalog.cluster_id,
@@ -158,7 +158,7 @@ class Broker:
         (bound,) = listeners(self.settings)[:1]
         self.host, self.port = await server.start(bound)
         self._opened.push_async_callback(server.drain)
-        # Members who wait for their group are answered first, or the drain would wait for them.
+        # Groups close first: the drain would wait for members that wait for their group.
         self._opened.push_async_callback(node.groups.close)
         self._opened.push_async_callback(node.transactions.close)
         (told,) = advertised_listeners(self.settings)[:1]

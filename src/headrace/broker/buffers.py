@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 SCRATCH_BYTES = 64 * 1024
-# Frames up to this size are put together in the scratch buffer; larger ones get a buffer of
-# their own and the socket reads straight into it.
+# Frames up to this size are put together in the scratch buffer; larger ones get their own buffer,
+# and the socket reads straight into it.
 SMALL_FRAME_BYTES = 16 * 1024
-# What the pool keeps for re-use. Fresh pages cost a fault each (ten times a copy on a virtual
-# machine), so a warm buffer is worth keeping; beyond this, memory goes back to the system.
+# What the pool keeps. Fresh pages cost a fault each (ten times a copy on a virtual machine), so a
+# warm buffer is worth keeping; beyond this, memory goes back to the system.
 POOL_BYTES_MAX = 16 * 1024 * 1024
 
 
 class BufferPool:
-    """Large buffers, re-used last in first out so that their pages stay warm."""
+    """Large buffers, reused last in first out so that their pages stay warm."""
 
     def __init__(self, limit_bytes: int) -> None:
         self._free: dict[int, list[bytearray]] = {}
@@ -22,15 +22,15 @@ class BufferPool:
         self.scratch = bytearray(SCRATCH_BYTES)
 
     def has_room(self, size: int) -> bool:
-        """Whether a frame may begin now (`queued.max.request.bytes`); the only one always may."""
+        """Whether there is room for a frame (`queued.max.request.bytes`); one always fits."""
         if self._limit_bytes <= 0 or not self.used_bytes:
             return True
         return self.used_bytes + size <= self._limit_bytes
 
     def take(self, size: int) -> bytearray:
-        """A buffer of at least `size` bytes, its content undefined."""
+        """Return a buffer of at least `size` bytes; its content is undefined."""
         size_class = 1 << (size - 1).bit_length()
-        # Above the pool's range exact sizes waste less than doubling would.
+        # Above the pool's limit exact sizes waste less than powers of two.
         if size_class > POOL_BYTES_MAX:
             size_class = size
         self.used_bytes += size

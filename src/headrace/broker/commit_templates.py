@@ -108,7 +108,7 @@ class CommitTemplates:
         (correlation_id,) = INT.unpack_from(view, start + CORRELATION_AT)
         reply = connection.answer_later(blocks=False)
 
-        def landing(error: ErrorCode) -> None:
+        def on_durable(error: ErrorCode) -> None:
             if error:
                 frame = route.frame(correlation_id, refused(template.response(), error))
             else:
@@ -117,7 +117,7 @@ class CommitTemplates:
             reply.send([frame])
             route.record_ns(perf_counter_ns() - started_ns)
 
-        shard.commit_from_template(records, values[1::3], values[2::3], landing)
+        shard.commit_from_template(records, values[1::3], values[2::3], on_durable)
         return True
 
     def learn(

@@ -1,5 +1,5 @@
 """Fetch sessions (KIP-227): the broker remembers what a client fetches, so that a fetch names only
-what changed and an answer holds only what is new.
+what changed and a response has only what is new.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Key = tuple[str, bytes, int]
 
 
 class Wanted:
-    """One partition that a client fetches, and what it was last told of it."""
+    """One partition that a client fetches, and what the last response said of it."""
 
     __slots__ = (
         "key",
@@ -49,20 +49,20 @@ class Wanted:
         self.leader_epoch = partition.current_leader_epoch
 
     def take_over(self, other: Wanted) -> None:
-        """Fetch from where another request for the same partition says."""
+        """Continue from where a new request for the same partition says."""
         self.offset = other.offset
         self.max_bytes = other.max_bytes
         self.leader_epoch = other.leader_epoch
 
     def worth_telling(self, data: PartitionData) -> bool:
-        """Whether an incremental answer must mention this result; remembers that it did."""
+        """Whether an incremental response must include this result; remembers that it did."""
         changed = (
             len(data.records or b"") > 0
             or data.error_code != ErrorCode.NONE
             or data.high_watermark != self.last_high_watermark
             or data.log_start_offset != self.last_start_offset
         )
-        # After an error the next answer tells the offsets again, as the client has forgotten them.
+        # After an error the next response repeats the offsets, because the client forgot them.
         failed = data.error_code != ErrorCode.NONE
         self.last_high_watermark = -1 if failed else data.high_watermark
         self.last_start_offset = -1 if failed else data.log_start_offset
@@ -82,7 +82,7 @@ class FetchSession:
 
 
 class FetchScope:
-    """What one request fetches and how its answer is put together."""
+    """What one request fetches, and how its response is put together."""
 
     __slots__ = ("_incremental", "_session", "wanted")
 
@@ -94,7 +94,7 @@ class FetchScope:
         self._incremental = incremental
 
     def respond(self, results: list[PartitionData]) -> FetchResponse:
-        """The answer, from one result for each wanted partition, in order."""
+        """The response, from one result for each wanted partition, in order."""
         topics: list[FetchableTopicResponse] = []
         last: tuple[str, bytes] | None = None
         session = self._session
@@ -103,8 +103,8 @@ class FetchScope:
                 tell = wanted.worth_telling(data)
                 if self._incremental and not tell:
                     continue
-                # Whoever got data goes to the end of the line, so that a fetch that is cut
-                # short by its size limit does not starve the partitions behind.
+                # A partition that sent data goes to the end, so that a fetch that is cut short
+                # by its size limit does not starve the partitions after it.
                 if len(data.records or b"") > 0 and wanted.key in session.wanted:
                     session.wanted.move_to_end(wanted.key)
             name, topic_id, _ = wanted.key
@@ -118,9 +118,9 @@ class FetchScope:
 class FetchSessions:
     """The sessions of one node.
 
-    When all slots are taken, a new session takes the place of the one that was unused for longest,
-    if that is long enough; else the client fetches without a session, which costs it some bytes.
-    Evicting sessions in use would make all of them fail in turn.
+    When all slots are taken, a new session replaces the one that was unused for longest, if that
+    is long enough; else the client fetches without a session, which costs it some bytes. Evicting
+    sessions in use would make all of them fail in turn.
     """
 
     def __init__(self, slots: int, monotonic_ms: Callable[[], int]) -> None:
@@ -132,7 +132,7 @@ class FetchSessions:
         return len(self._sessions)
 
     def open(self, request: FetchRequest, api_version: int) -> FetchScope | ErrorCode:
-        """What this request fetches, or why its session cannot be used."""
+        """Return what this request fetches, or why its session cannot be used."""
         if api_version < 7 or (request.session_id == 0 and request.session_epoch == FINAL_EPOCH):
             return FetchScope(list(_wanted(request)), None, False)
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):

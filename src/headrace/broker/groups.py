@@ -1,4 +1,4 @@
-"""The group coordinator of a node: finds a group's shard, keeps `__consumer_offsets`, expires."""
+"""The groups that this node coordinates, in the shards of `__consumer_offsets`."""
 
 from __future__ import annotations
 
@@ -43,8 +43,6 @@ class GroupService(Sharded[GroupShard]):
         self.commit_timeout_ms = settings.int("offsets.commit.timeout.ms")
         self._settings = group_settings(settings)
 
-    # Life.
-
     def topic_config(self) -> Mapping[str, str]:
         return {
             "cleanup.policy": "compact",
@@ -56,8 +54,6 @@ class GroupService(Sharded[GroupShard]):
         coordinator = GroupCoordinator(self._settings, new_member_suffix)
         return GroupShard(self, partition, coordinator)
 
-    # Requests.
-
     def serve(
         self,
         ctx: Context,
@@ -67,9 +63,9 @@ class GroupService(Sharded[GroupShard]):
         *,
         soon: bool = False,
     ) -> Message | Pending:
-        """Run one step of the coordinator and carry its effects out; answered when they are.
+        """Run one step of a group's coordinator; the response comes when its effects are durable.
 
-        `soon` lets commits share a batch, and lets the connection go on with its next request.
+        `soon` lets commits share a batch, and the connection continue with its next request.
         """
         try:
             shard = self.shard_of(group_id)
@@ -85,15 +81,13 @@ class GroupService(Sharded[GroupShard]):
         return answer
 
     def note(self, rebalances: list[Rebalance]) -> None:
-        """Count and tell why groups rebalance."""
+        """Count and log rebalances with their causes."""
         for rebalance in rebalances:
             self.node.metrics.rebalances.of(rebalance.cause.value).value += 1
             log.info("group %r rebalances: %r", rebalance.group_id, rebalance.reason)
 
-    # Housekeeping.
-
     def topic_deleted(self, topic: str) -> None:
-        """Forget the offsets of a topic that is gone, lest one of the same name inherit them."""
+        """Remove the offsets of a deleted topic, which a new one must not inherit."""
         for shard in self._shards.values():
             if not shard.error:
                 shard.write_open()
@@ -101,7 +95,7 @@ class GroupService(Sharded[GroupShard]):
 
 
 def group_settings(settings: Settings) -> GroupSettings:
-    """The coordinator's settings out of the broker's."""
+    """The coordinator's settings, from the broker's."""
     return GroupSettings(
         session_timeout_ms_min=settings.int("group.min.session.timeout.ms"),
         session_timeout_ms_max=settings.int("group.max.session.timeout.ms"),
@@ -113,5 +107,5 @@ def group_settings(settings: Settings) -> GroupSettings:
 
 
 def new_member_suffix() -> str:
-    """What makes a member's id its own."""
+    """The random part of a member id."""
     return str(uuid4())

@@ -1,4 +1,4 @@
-"""What a broker does beside serving: retention, checkpoints, compaction."""
+"""Background work of a broker: retention, checkpoints, compaction."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 PURGE_INTERVAL_MS_MIN = 1_000
-# How many logs have their turn before the loop does other work.
+# How many logs are handled before the loop does other work.
 TURN_LOGS = 16
-# The checkpoint files name every log: they are not written for each few that have changed.
+# The checkpoint files list every log, so they are not written for a few changed ones.
 SAVED_LOGS_MAX = 1_000
 
-Chore = Callable[[], Coroutine[object, object, None]]
+BackgroundTask = Callable[[], Coroutine[object, object, None]]
 
 
 class Housekeeping:
-    """Runs each chore again and again, one run of it at a time, on the broker's clock."""
+    """Runs each task again and again, one run at a time, on the broker's clock."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -42,7 +42,7 @@ class Housekeeping:
         )
 
     def start(self) -> None:
-        """Begin; a chore runs first after its interval or `log.initial.task.delay.ms`."""
+        """Start; a task first runs after its interval or `log.initial.task.delay.ms`."""
         settings = self._node.settings
         self._every(settings.int("log.retention.check.interval.ms"), self.retain)
         delete_delay_ms = settings.int("log.segment.delete.delay.ms")
@@ -53,17 +53,17 @@ class Housekeeping:
                 self._every(settings.int("log.cleaner.backoff.ms"), self.compact)
 
     async def close(self) -> None:
-        """Begin no more runs and wait for those under way: the files they touch are closed next."""
+        """Start no more runs and wait for those under way: their files are closed next."""
         self._closed = True
         for timer in self._timers.values():
             timer.cancel()
-        # A cleaning that goes on in a worker is given up; it has not touched the log yet.
+        # A cleaning in a worker is abandoned; it has not touched the log yet.
         await self._node.workers.close()
         while self._running:
             await asyncio.wait(self._running)
 
     async def retain(self) -> None:
-        """Delete segments that are too old or too many; their files go with a later purge."""
+        """Delete segments beyond the retention limits; a later purge removes their files."""
         deleted = 0
         for some in self._in_turns():
             deleted += self._node.logs.run_retention(self._node.clock.now_ms(), some)
@@ -78,8 +78,8 @@ class Housekeeping:
             await self._node.run_read(purge.run)
 
     async def checkpoint(self, logs: Collection[Log] | None = None) -> None:
-        """Save how far each log, or some, is known to be good: a crash then costs little."""
-        # One at a time: an older one that ends later would take the newer one's offsets back.
+        """Save how far all logs, or some, are known to be good, so that recovery is short."""
+        # One at a time: an older one that ends later would overwrite newer offsets.
         async with self._checkpointing:
             checkpoint = self._node.logs.begin_checkpoint()
             for some in self._in_turns(logs):
@@ -97,14 +97,14 @@ class Housekeeping:
         checkpoint.complete()
 
     def _in_turns(self, of: Collection[Log] | None = None) -> Iterator[list[Log]]:
-        """All logs or some, a few at a time: each takes file operations, and others have work."""
+        """All logs or some, a few at a time, so that other work can run in between."""
         logs = list(self._node.logs if of is None else of)
         for start in range(0, len(logs), TURN_LOGS):
             yield logs[start : start + TURN_LOGS]
 
     async def compact(self) -> None:
         """Clean the dirtiest logs until none is due."""
-        # Nothing above a recovery point is cleaned, and the next checkpoint may be long in coming.
+        # Nothing above a recovery point is cleaned, and the next checkpoint may be far away.
         rolled = [
             log
             for log in self._node.logs
@@ -115,14 +115,14 @@ class Housekeeping:
         while await self._cleaner.clean_next(self._node.clock.now_ms()) is not None:
             self._node.metrics.cleanings.value += 1
 
-    def _every(self, interval_ms: int, chore: Chore) -> None:
+    def _every(self, interval_ms: int, task: BackgroundTask) -> None:
         def begin() -> None:
-            task = self._node.spawn(chore())
-            self._running.add(task)
-            task.add_done_callback(ended)
+            run = self._node.spawn(task())
+            self._running.add(run)
+            run.add_done_callback(ended)
 
-        def ended(task: asyncio.Task[None]) -> None:
-            self._running.discard(task)
+        def ended(run: asyncio.Task[None]) -> None:
+            self._running.discard(run)
             schedule(interval_ms)
 
         def schedule(delay_ms: int) -> None:
@@ -134,7 +134,7 @@ class Housekeeping:
 
 
 def cleaner_limits(settings: Settings) -> CleanerLimits:
-    """The `log.cleaner.*` settings, shared out among the cleaner's workers."""
+    """The `log.cleaner.*` settings, divided among the cleaner's workers."""
     workers = settings.int("log.cleaner.threads")
     return CleanerLimits(
         dedupe_buffer_bytes=settings.int("log.cleaner.dedupe.buffer.size") // workers,

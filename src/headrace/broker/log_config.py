@@ -1,4 +1,4 @@
-"""What a topic's settings mean for its logs."""
+"""The log configuration that follows from a topic's settings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FIELDS = {field.name: field.name.replace("_", ".") for field in dataclasses.fie
 def log_config(broker: Settings, overrides: Mapping[str, str]) -> LogConfig:
     """Configuration of a topic's logs: its overrides over the broker's settings.
 
-    Raises ConfigError for an unknown or unfit override.
+    Raises ConfigError for an unknown or invalid override.
     """
     topic = topic_settings(broker, overrides)
     values: dict[str, Any] = {field: topic.value(name) for field, name in _FIELDS.items()}

@@ -1,4 +1,4 @@
-"""Moves partitions from one data folder to another while they are served (AlterReplicaLogDirs)."""
+"""Moves of partitions from one log dir to another while they are served (AlterReplicaLogDirs)."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
     from headrace.storage import Log, LogDir
     from headrace.storage.dirs.move import Move
 
-# How long a log is left to a checkpoint or a compaction that is exchanging its files.
+# How long to wait for a checkpoint or a compaction that swaps the files of a log.
 SWAP_PAUSE_SECONDS = 0.01
-# How soon a limit on the copying that was changed, or the end of a move, is noticed.
+# How soon a changed limit, or the end of a move, is noticed.
 LIMIT_PAUSE_SECONDS = 0.2
-# How long a client waits for a move that is all but done before another may begin.
+# How long a client waits for a move that is almost done before another may start.
 ENDING_SECONDS_MAX = 10.0
 
 log = logging.getLogger(__name__)
 
 
 class LogDirMover:
-    """One log at a time, in the order in which they were asked for.
+    """Moves one log at a time, in the order of the requests.
 
-    What was asked for outlives the broker: a move that it did not finish begins again.
+    Requests outlive the broker: a move that was not finished starts again.
     """
 
     def __init__(self, node: Node) -> None:
@@ -40,7 +40,7 @@ class LogDirMover:
         self._closed = False
 
     def start(self) -> None:
-        """Begin again what the last stop, or a crash, has interrupted."""
+        """Start the moves again that the last stop, or a crash, interrupted."""
         logs = self._node.logs
         wanted = dict(self._moves.wanted)
         found = [(logs.get(*place), log_dir) for place, log_dir in wanted.items()]
@@ -57,10 +57,10 @@ class LogDirMover:
         self._go_on()
 
     async def alter(self, wanted: Mapping[TopicPartition, str]) -> dict[TopicPartition, ErrorCode]:
-        """Have partitions move to data folders; for each whether it can be.
+        """Move partitions to log dirs; returns the error of each, or NONE.
 
-        Nothing that was asked for is forgotten by a crash when this returns. What moves elsewhere
-        is called off first, and that is all if the partition is where it was asked to be.
+        Durable when it returns. A move of the same partition to another folder is cancelled
+        first, and that is all if the partition already is where it should be.
         """
         answers: dict[TopicPartition, ErrorCode] = {}
         begun: dict[TopicPartition, Move] = {}
@@ -73,10 +73,10 @@ class LogDirMover:
             except KafkaError as error:
                 answers[place] = error.code
         try:
-            # What was called off must not begin again after a crash.
+            # A cancelled move must not start again after a crash.
             await self._node.run_read(self._node.logs.sync_deletions)
         except OSError as error:
-            log.warning("a move that was called off may begin again after a crash: %s", error)
+            log.warning("a cancelled move may start again after a crash: %s", error)
         failed = await self._make_folders(list(begun.values()))
         for place, move in begun.items():
             if move in failed:
@@ -85,14 +85,14 @@ class LogDirMover:
         return answers
 
     async def _ask(self, place: TopicPartition, path: str) -> Move | None:
-        """A move that is to be made now, if any; raises KafkaError. In the order Kafka checks."""
+        """The move to make now, if any; raises KafkaError, checking in Kafka's order."""
         node = self._node
         unique = "0" * 32
         if len(names.future_folder_name(*place, unique)) > names.FOLDER_NAME_MAX:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "the topic's name is too long")
         target = next((each for each in node.logs.dirs if each.path == path), None)
         if target is None:
-            raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is none of log.dirs")
+            raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is not one of log.dirs")
         if target.offline is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} is offline")
         partition = node.partitions.get(*place)
@@ -115,7 +115,7 @@ class LogDirMover:
         return self._moves.begin(records, target)
 
     async def _make_folders(self, moves: Sequence[Move]) -> set[Move]:
-        """Make the folders of moves, durably; those whose folder cannot be made are called off."""
+        """Create the folders of moves, durably; a move whose folder fails is cancelled."""
         fs = self._node.logs.fs
         failed: set[Move] = set()
 
@@ -127,7 +127,7 @@ class LogDirMover:
                         move.make_folder()
                     fs.sync_dir(target.path)
                 except OSError as error:
-                    log.error("nothing can be moved to %s: %s", target.path, error)
+                    log.error("cannot move partitions to %s: %s", target.path, error)
                     failed.update(its_moves)
 
         if moves:
@@ -136,12 +136,12 @@ class LogDirMover:
             move.has_folder = move not in failed
             if move in failed:
                 self._moves.cancel(move)
-            elif move.is_cancelled:  # meanwhile, and nothing was there to be removed
+            elif move.is_cancelled:  # in the meantime, and there was nothing to remove
                 self._moves.remove_copy(move)
         return failed
 
     def _go_on(self) -> None:
-        """Carry the next move, unless one is under way."""
+        """Run the next move, unless one is under way."""
         if self._closed or (self._carrying is not None and not self._carrying.done()):
             return
         ready = (each for each in self._moves if each.has_folder and not each.has_swapped)
@@ -159,7 +159,7 @@ class LogDirMover:
         except Exception as error:
             if not move.is_cancelled:
                 log.error(
-                    "%s stays where it is, it cannot be moved to %s: %s",
+                    "cannot move %s to %s, it stays where it is: %s",
                     name, target, error, exc_info=not isinstance(error, OSError),
                 )  # fmt: skip
                 self._moves.cancel(move)
@@ -172,12 +172,12 @@ class LogDirMover:
             try:
                 await self._node.run_read(self._moves.finish, move)
             except OSError as error:
-                log.warning("%s has moved to %s, but is not done: %s", name, target, error)
+                log.warning("%s has moved to %s, but cleaning up failed: %s", name, target, error)
             self._moves.forget(move)
             log.info("%s has moved to %s", name, target)
 
     async def _copy(self, move: Move) -> bool:
-        """Copy a log and let it go on in its copy; False if that was called off. Raises OSError."""
+        """Copy a log and switch to the copy; False if the move was cancelled. Raises OSError."""
         node = self._node
         while not move.is_cancelled and not self._closed:
             check_online(move.log, move.source, move.target)
@@ -194,7 +194,7 @@ class LogDirMover:
         return False
 
     async def _slow_down(self, move: Move, copied_bytes: int, began: float) -> None:
-        """Wait until what was copied is no more than the limit, as it is by then, allows."""
+        """Wait until the copied bytes are within the limit, which may change meanwhile."""
         node = self._node
         while not move.is_cancelled and not self._closed:
             limit = node.settings.int("replica.alter.log.dirs.io.max.bytes.per.second")
@@ -204,7 +204,7 @@ class LogDirMover:
             await asyncio.sleep(min(early, LIMIT_PAUSE_SECONDS))
 
     async def _confirm(self, move: Move) -> None:
-        """Have the log's new folder confirmed by a sync, which may be put off by a full disk."""
+        """Wait for a sync of the log in its new folder; a full disk may delay it."""
         node, records = self._node, move.log
         while not (move.has_arrived or records.deleted or records.offline):
             synced: asyncio.Future[OSError | None] = node.loop.create_future()
@@ -217,7 +217,7 @@ class LogDirMover:
             await asyncio.sleep(0)
 
     async def close(self) -> None:
-        """Begin no more moves; one that is being copied is left, to be begun again."""
+        """Start no more moves; one that is being copied starts again after a restart."""
         self._closed = True
         if self._carrying is not None:
             await asyncio.wait({self._carrying})

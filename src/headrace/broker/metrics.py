@@ -1,11 +1,11 @@
-"""Counters and histograms, cheap enough for every request; a later reader serves them."""
+"""Counters and histograms, cheap enough for every request."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import NamedTuple
 
-# Bucket i of a histogram counts values in [2**(i-1), 2**i): 40 of nanoseconds reach 9 minutes.
+# Bucket i of a histogram counts values in [2**(i-1), 2**i): 40 of them reach 9 minutes in ns.
 BUCKETS = 40
 
 
@@ -50,7 +50,7 @@ class Gauge:
 
 
 class Histogram:
-    """Counts of values by powers of two: one integer operation a value."""
+    """Counts of values by powers of two: one integer operation for each value."""
 
     __slots__ = ("buckets", "total")
 
@@ -101,7 +101,7 @@ class Metrics:
         self.cold_reads = Counter()
         self.fetch_waits = Counter()
         self.cleanings = Counter()
-        # Of groups, by what brought them about.
+        # Rebalances of groups, by cause.
         self.rebalances = Family("cause")
         self.transactions_committed = Counter()
         self.transactions_aborted = Counter()
@@ -111,7 +111,7 @@ class Metrics:
         self._request_ns: dict[tuple[int, int], Histogram] = {}
 
     def request_ns(self, api_key: int, api_version: int) -> Histogram:
-        """The histogram of one API version's time from frame to answer, in nanoseconds."""
+        """The time from request to response of one API version, in nanoseconds."""
         return self._request_ns.setdefault((api_key, api_version), Histogram())
 
     def samples(self) -> Iterator[Sample]:

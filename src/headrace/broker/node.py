@@ -52,14 +52,14 @@ class Node:
         self.settings = settings
         self.clock = clock
         self.metrics = Metrics()
-        # Sessions, retention and the like follow the broker's clock, which tests may move;
-        # waits that clients time themselves follow the real one.
+        # Sessions, retention and the like follow the broker's clock, which tests may move; waits
+        # that clients time themselves follow the real clock.
         self.timers = Timers(clock, self.loop)
         self.real_timers = Timers(SystemClock(), self.loop)
         self.produces = Purgatory(self.real_timers)
         self.fetches = Purgatory(self.real_timers)
         self.partitions = Partitions()
-        # Those who live in partitions of this node; each comes in when it starts.
+        # The coordinators of this node; each adds itself when it starts.
         self.coordinators: list[Sharded[Any]] = []
         self.fetch_sessions = FetchSessions(
             settings.int("max.incremental.fetch.session.cache.slots"), clock.monotonic_ms
@@ -84,11 +84,11 @@ class Node:
             log.error("background work failed", exc_info=task.exception())
 
     async def run_read(self, function: Callable[..., T], *args: object) -> T:
-        """Run something that reads the disk on a thread, so that the loop does not wait for it."""
+        """Run a function that reads the disk on a thread, so that the loop does not wait."""
         return await self.loop.run_in_executor(self.read_pool, function, *args)
 
     def open_partition(self, topic: str, topic_id: bytes, index: int) -> Partition:
-        """Begin to serve a partition whose log is there."""
+        """Start serving a partition whose log is open."""
         records = self.logs.get(topic, index)
         assert records is not None, f"{topic}-{index} has no log"
         partition = Partition(self, topic, topic_id, index, records)
@@ -96,14 +96,14 @@ class Node:
         return partition
 
     def fail_log_dir(self, partition_dir: str, error: OSError) -> None:
-        """A disk failed: every partition on it is offline until a restart."""
+        """Take every partition on a failed disk offline until a restart."""
         failed = self.logs.fail_dir_of(partition_dir, error)
         log.error("log dir %s is offline: %s; its partitions are not served", failed, error)
         for partition in self.partitions:
             if partition.log.offline:
                 partition.wake()
-        # Not before this turn of the loop is over: what found the disk broken may be a write of a
-        # coordinator, which goes on with its groups when this returns.
+        # In the next turn of the loop: the failed write may be a coordinator's, which continues
+        # with its groups when this returns.
         self.loop.call_soon(self._unload_offline)
 
     def _unload_offline(self) -> None:
@@ -111,7 +111,7 @@ class Node:
             coordinator.unload_offline()
 
     def close(self) -> None:
-        """Stop timers and threads; the logs are closed by then."""
+        """Stop timers and threads, after the logs are closed."""
         for task in self._tasks:
             task.cancel()
         self.timers.close()

@@ -1,9 +1,9 @@
-"""A partition that this broker leads: its log, how far it is durable, and who waits for it.
+"""A partition that this broker leads: its log, how far it is durable, and when it is synced.
 
 With `flush.messages=1` (the default) a record counts, for acks=all and for readers, once it is
-synced: the high watermark follows the sync. A sync starts at once when somebody waits for it, else
+synced: the high watermark follows the sync. A sync starts at once when a request waits for it, else
 within `flush.ms`, so many appends share one. With a larger `flush.messages` the high watermark
-follows the write and the sync comes after that many messages or `flush.ms`.
+follows the write, and a sync starts after this many messages or `flush.ms`.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Partition:
         return ErrorCode.NONE
 
     def check(self, leader_epoch: int) -> None:
-        """Raise KafkaError unless the partition can be used by a client of that epoch (KIP-320)."""
+        """Raise KafkaError unless a client of this epoch can use the partition (KIP-320)."""
         error = self.error
         if not error and leader_epoch >= 0 and leader_epoch != self.leader_epoch:
             behind = leader_epoch < self.leader_epoch
@@ -118,7 +118,7 @@ class Partition:
     ) -> AppendInfo:
         """Write batches at the end; durable once `high_watermark` has passed them.
 
-        Raises KafkaError for what is refused or cannot be written; then nothing was written.
+        Raises KafkaError if a batch is refused or cannot be written; then nothing was written.
         """
         log = self.log
         try:
@@ -132,7 +132,7 @@ class Partition:
         except OSError as error:
             if not is_passing(error):
                 self._node.fail_log_dir(self.log.dir, error)
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the disk refused: {error}") from error
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the disk failed: {error}") from error
         if not info.duplicate:
             self._node.metrics.records_in.value += info.last_offset - info.base_offset + 1
             self._written()
@@ -148,7 +148,7 @@ class Partition:
         return info
 
     async def durable_end(self) -> None:
-        """Wait until all that is written by now is durable, so that whoever asks sees it.
+        """Wait until all that is written by now is durable, so that the client sees it.
 
         A producer with acks=1 has its answer before the sync; when it then asks for the end, its
         own record must be there. Raises KafkaError if the disk fails or takes too long.
@@ -164,18 +164,18 @@ class Partition:
 
     @property
     def opaque(self) -> bool:
-        """Whether batches are stored as they are sent, without a look at their records."""
+        """Whether batches are stored as they are sent, without reading their records."""
         config = self.log.config
         return config.compression_type == "producer" and not config.is_compacted
 
     @property
     def allows_templates(self) -> bool:
-        """Whether nothing but the log itself has a say in what is appended."""
+        """Whether only the log itself may refuse a batch."""
         return self.opaque and not self.internal and self.log.config.min_insync_replicas <= 1
 
     @property
     def has_unsynced(self) -> bool:
-        """Whether something is written that readers do not see yet."""
+        """Whether records are written that readers do not see yet."""
         return self.log.high_watermark < self.log.end_offset
 
     @property
@@ -185,12 +185,12 @@ class Partition:
         return node.produces.has_waiting(self) or node.fetches.has_waiting(self)
 
     def wake(self) -> None:
-        """Something changed: answer whoever waited for it."""
+        """Check the requests that wait for this partition, after a change."""
         self._node.produces.check(self)
         self._node.fetches.check(self)
 
     def sync(self) -> None:
-        """Ask for a sync of all that is written; at most one is on its way at a time."""
+        """Request a sync of all that is written; at most one is in flight at a time."""
         if not self._sync_asked and not self.deleted:
             self._sync_asked = True
             self._sync_asked_ns = perf_counter_ns()
@@ -220,10 +220,10 @@ class Partition:
             self.sync()
 
     def _synced(self, error: OSError | None) -> None:
-        """The sync that was asked for is over (on the loop thread)."""
+        """The sync is over (on the loop thread)."""
         self._sync_asked = False
         if error is not None:
-            # What the kernel failed to write it may have dropped: a second sync could lie.
+            # The kernel may have dropped the data: a second sync could succeed without it.
             self._node.fail_log_dir(self.log.dir, error)
             return
         log = self.log
@@ -241,7 +241,7 @@ class Partition:
             self._sync_timer = None
 
 
-# A `flush.ms` of 24 days or more means never; the loop's timers could not count it anyway.
+# A `flush.ms` of 24 days or more means never: the loop's timers cannot count it.
 FLUSH_MS_NEVER = 2**31
 
 
@@ -251,7 +251,7 @@ class Partitions:
     def __init__(self) -> None:
         self._by_name: dict[str, list[Partition | None]] = {}
         self._name_by_id: dict[bytes, str] = {}
-        # Partitions whose log is on a disk that is not there, with their topic's id.
+        # Partitions whose disk is missing, with their topic's id.
         self._offline: dict[tuple[str, int], bytes] = {}
 
     def get(self, topic: str, index: int) -> Partition | None:
@@ -266,29 +266,29 @@ class Partitions:
         return self._name_by_id.get(topic_id)
 
     def exists(self, topic: str, index: int) -> bool:
-        """Whether there is such a partition, be its disk there or not."""
+        """Whether there is such a partition, even if its disk is missing."""
         return self.get(topic, index) is not None or (topic, index) in self._offline
 
     def why_not(self, topic: str, index: int) -> ErrorCode:
-        """The error for a partition that `get` does not find: its disk is missing, or it is not."""
+        """The error for a partition that `get` does not find: its disk is missing, or unknown."""
         if (topic, index) in self._offline:
             return ErrorCode.KAFKA_STORAGE_ERROR
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def add_offline(self, topic: str, topic_id: bytes, index: int) -> None:
-        """Know of a partition whose log is on a disk that is not there."""
+        """Add a partition whose disk is missing."""
         self._offline[topic, index] = topic_id
         self._name_by_id[topic_id] = topic
 
     def add(self, partition: Partition) -> None:
-        """Begin to serve a partition."""
+        """Start serving a partition."""
         partitions = self._by_name.setdefault(partition.topic, [])
         partitions.extend([None] * (partition.index + 1 - len(partitions)))
         partitions[partition.index] = partition
         self._name_by_id[partition.topic_id] = partition.topic
 
     def remove(self, topic: str) -> list[Partition]:
-        """Serve a topic no more; those who wait for it are woken to be told so."""
+        """Stop serving a topic; requests that wait for it are answered."""
         removed = [p for p in self._by_name.pop(topic, ()) if p is not None]
         for place in [place for place in self._offline if place[0] == topic]:
             self._name_by_id.pop(self._offline.pop(place), None)

@@ -1,17 +1,17 @@
-"""One partition of a coordinator's topic: its log, its timers, and who waits for it to be durable.
+"""One partition of a coordinator's topic: its log, its timers, and what waits for its syncs.
 
-A coordinator computes, its shard carries out, in this order and with these promises:
+A coordinator computes the effects of a request; its shard carries them out, in this order:
 
 1. Records are appended to the log, and replayed as soon as the write was accepted. So state changes
    in the order of the log, and a write that fails (a full disk) changes nothing.
 2. Writes that arrive together may share one batch: they wait in `_open` until the end of the loop's
-   turn. Whatever reads or removes what they are about has them written first, and what is written
-   at once goes behind them.
-3. Whoever waits with `when_durable` is called when everything that was applied before is durable.
-   So nobody acts on what a crash could take back, while the next request may already be computed
-   on top of it: it is behind it in the log, and is itself not answered before.
-4. A sync that fails takes the log offline. Then the memory may be ahead of the disk, and all that
-   is left to say is NOT_COORDINATOR.
+   turn. An operation that reads or removes the same state writes them first, and a write that
+   does not wait goes after them.
+3. A callback of `when_durable` is called when everything that was applied before is durable. So
+   nobody acts on state that a crash could undo, while the next request may already be computed on
+   top of it: it comes later in the log, and its response leaves later, too.
+4. A sync that fails takes the log offline. Then the memory may be ahead of the disk, and every
+   response is NOT_COORDINATOR.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ if TYPE_CHECKING:
     from headrace.broker.node import Node
     from headrace.broker.partition import Partition
 
-# The most that a record can take beside its key and value: lengths, deltas and attributes.
+# The most bytes of a record besides its key and value: lengths, deltas and attributes.
 RECORD_OVERHEAD_BYTES = 24
-# Some milliseconds of the loop's time to take in.
+# Takes some milliseconds of the loop's time.
 LOAD_BYTES = 256 * 1024
 
-# Called with NONE once something is durable, or with what went wrong.
-Landing = Callable[[ErrorCode], None]
+# Called with NONE once something is durable, or with the error.
+OnDurable = Callable[[ErrorCode], None]
 ChangeT = TypeVar("ChangeT")
 
 log = logging.getLogger(__name__)
@@ -54,57 +54,57 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Write(Generic[ChangeT]):
-    """Records that belong together, and who waits until they are durable, if anybody."""
+    """Records that belong together, and a callback for when they are durable."""
 
     changes: Sequence[ChangeT]
-    landing: Landing | None = None
-    # Whose transaction they are part of; such records share a batch with nobody else's.
+    on_durable: OnDurable | None = None
+    # The producer of their transaction; such records share no batch with others.
     producer: ProducerEpoch | None = None
-    # Set when they could not be appended; then nothing of them counts.
+    # Set when they could not be appended; then none of them counts.
     error: ErrorCode = ErrorCode.NONE
 
     def fail(self, error: ErrorCode) -> None:
-        """They could not be appended."""
+        """Report that they could not be appended."""
         self.error = error
-        if self.landing is not None:
-            self.landing(error)
+        if self.on_durable is not None:
+            self.on_durable(error)
 
 
-class Flight(Waiting):
-    """What waits until the log is durable up to an offset."""
+class SyncWaiting(Waiting):
+    """Callbacks that wait until the log is durable up to an offset."""
 
-    __slots__ = ("_shard", "end_offset", "landings")
+    __slots__ = ("_shard", "callbacks", "end_offset")
 
     def __init__(self, shard: Shard[ChangeT], end_offset: int) -> None:
         super().__init__()
         self._shard = shard
         self.end_offset = end_offset
-        self.landings: list[Landing] = []
+        self.callbacks: list[OnDurable] = []
 
     def try_complete(self) -> bool:
         partition = self._shard.partition
         durable = partition.log.high_watermark >= self.end_offset
         if durable or partition.error:
-            self._land(ErrorCode.NONE if durable else partition.error)
+            self._complete(ErrorCode.NONE if durable else partition.error)
             return True
         return False
 
     def expire(self) -> None:
-        self._land(ErrorCode.REQUEST_TIMED_OUT)
+        self._complete(ErrorCode.REQUEST_TIMED_OUT)
 
-    def _land(self, error: ErrorCode) -> None:
-        if self in self._shard.flights:
-            self._shard.flights.remove(self)
-        # What these set off may write to the same log, and wake it.
-        landings, self.landings = self.landings, []
-        for landing in landings:
-            landing(error)
+    def _complete(self, error: ErrorCode) -> None:
+        if self in self._shard.sync_waits:
+            self._shard.sync_waits.remove(self)
+        # They may write to the same log, and so complete this again.
+        callbacks, self.callbacks = self.callbacks, []
+        for on_durable in callbacks:
+            on_durable(error)
         if self._shard.partition.error:
             self._shard.unload()
 
 
 class Batch(Generic[ChangeT]):
-    """Records that go to the log in one write, and the writes that are complete with them."""
+    """Records that are appended together, and the writes that are complete with them."""
 
     __slots__ = ("changes", "done", "producer", "records", "size")
 
@@ -137,7 +137,7 @@ class Batch(Generic[ChangeT]):
 class Shard(ABC, Generic[ChangeT]):
     """The log of one partition of a coordinator, with its timers and its waiting replies."""
 
-    # What the shard keeps, for logs.
+    # What the shard stores, for log messages.
     holds = ""
     # How much of the log is read at a time while it is loaded.
     load_bytes = LOAD_BYTES
@@ -146,9 +146,9 @@ class Shard(ABC, Generic[ChangeT]):
         self.node = node
         self.partition = partition
         self.is_loaded = False
-        # Set when the log could not be read: then nothing is known of what it holds.
+        # Set when the log could not be read: then its content is unknown.
         self.is_lost = False
-        self.flights: deque[Flight] = deque()
+        self.sync_waits: deque[SyncWaiting] = deque()
         # Where the log ended after the last write.
         self.end_offset = 0
         self._codec = codec
@@ -156,33 +156,29 @@ class Shard(ABC, Generic[ChangeT]):
         self._open: list[Write[ChangeT]] = []
         self._timers: dict[Hashable, Timer[Callable[[], None]]] = {}
 
-    # What each kind of coordinator adds.
-
     @abstractmethod
     def encode(self, change: ChangeT) -> tuple[bytes, bytes | None]:
         """The key and the value of a change's record."""
 
     @abstractmethod
     def replay(self, change: ChangeT, producer: ProducerEpoch | None) -> None:
-        """Have the coordinator take over a record that is in the log."""
+        """Apply a record that is in the log."""
 
     @abstractmethod
     def restore(self, loader: Loader) -> int:
-        """Have the coordinator take over a whole log; returns how many records made no sense."""
+        """Apply a whole log; returns how many records were malformed."""
 
     @abstractmethod
     def resume(self) -> None:
-        """Begin to serve what was loaded."""
+        """Start serving what was loaded."""
 
     @abstractmethod
     def expire(self) -> None:
-        """Remove what has outlived its time."""
+        """Remove what has expired."""
 
     @abstractmethod
     def dismiss(self) -> None:
-        """Answer whoever waits for the coordinator itself; the shard serves no more."""
-
-    # State.
+        """Answer every request that waits for the coordinator; the shard stops serving."""
 
     @property
     def error(self) -> ErrorCode:
@@ -197,58 +193,56 @@ class Shard(ABC, Generic[ChangeT]):
 
     @property
     def is_durable(self) -> bool:
-        """Whether a crash now would take nothing back."""
+        """Whether a crash now would lose nothing."""
         return self.partition.log.high_watermark >= self.end_offset
 
     @property
     def name(self) -> str:
-        """The partition's name, for logs."""
+        """The partition's name, for log messages."""
         return f"{self.partition.topic}-{self.partition.index}"
 
-    # Writes.
-
     def write(self, write: Write[ChangeT]) -> None:
-        """Append and replay at once, behind what is open; `write.error` says how it went."""
+        """Append and apply now, after what is open; a failure is in `write.error`."""
         self._open.append(write)
         self.write_open()
 
     def write_soon(self, write: Write[ChangeT]) -> None:
-        """Do the same at the end of the loop's turn, together with others that arrive in it."""
+        """Append and apply at the end of the loop's turn, together with other writes."""
         if not self._open:
             self.node.loop.call_soon(self.write_open)
         self._open.append(write)
 
-    def when_durable(self, landing: Landing) -> None:
-        """Call `landing` once all that is applied now is durable, or with what went wrong."""
+    def when_durable(self, on_durable: OnDurable) -> None:
+        """Call `on_durable` once all that is applied now is durable, or with the error."""
         if self.is_durable:
-            landing(ErrorCode.NONE)
+            on_durable(ErrorCode.NONE)
             return
-        if self.flights and self.flights[-1].end_offset == self.end_offset:
-            self.flights[-1].landings.append(landing)
+        if self.sync_waits and self.sync_waits[-1].end_offset == self.end_offset:
+            self.sync_waits[-1].callbacks.append(on_durable)
             return
-        flight = Flight(self, self.end_offset)
-        flight.landings.append(landing)
-        self.flights.append(flight)
-        self.node.produces.park(flight, (self.partition,), self._timeout_ms)
-        # It may land at once: another sync may have covered it that is only now being told.
+        waiting = SyncWaiting(self, self.end_offset)
+        waiting.callbacks.append(on_durable)
+        self.sync_waits.append(waiting)
+        self.node.produces.park(waiting, (self.partition,), self._timeout_ms)
+        # It may complete at once: an earlier sync may have covered it already.
         self.partition.sync()
 
     def when_surely_durable(self, then: Callable[[], None]) -> None:
         """Call `then` once all that is applied now is durable, however slow the disk.
 
-        Never, if the disk fails: then a restart finds out.
+        Never if the disk fails: then a restart decides.
         """
 
-        def landing(error: ErrorCode) -> None:
+        def on_durable(error: ErrorCode) -> None:
             if error is ErrorCode.REQUEST_TIMED_OUT:
-                self.when_durable(landing)
+                self.when_durable(on_durable)
             elif not error:
                 then()
 
-        self.when_durable(landing)
+        self.when_durable(on_durable)
 
     def write_open(self) -> None:
-        """Append and replay what is open, in as few batches as the log takes."""
+        """Append and apply what is open, in as few batches as possible."""
         if not self._open:
             return
         writes, self._open = self._open, []
@@ -270,7 +264,7 @@ class Shard(ABC, Generic[ChangeT]):
                     error = self._append(batch, now_ms)
                     batch = Batch(write.producer)
                     if error and number:
-                        # Half of this write is lost; the other half must not follow.
+                        # Half of this write is lost; the rest must not follow.
                         write.fail(error)
                         break
                 batch.add(change, key, value, now_ms)
@@ -293,11 +287,9 @@ class Shard(ABC, Generic[ChangeT]):
             self.replay(change, batch.producer)
         self.end_offset = info.last_offset + 1
         for write in batch.done:
-            if write.landing is not None:
-                self.when_durable(write.landing)
+            if write.on_durable is not None:
+                self.when_durable(write.on_durable)
         return ErrorCode.NONE
-
-    # Time.
 
     def now(self) -> Now:
         """The time, on both of the broker's clocks."""
@@ -305,33 +297,31 @@ class Shard(ABC, Generic[ChangeT]):
         return Now(clock.now_ms(), clock.monotonic_ms())
 
     def set_timer(
-        self, key: Hashable, delay_ms: int | None, timers: Timers, ring: Callable[[], None]
+        self, key: Hashable, delay_ms: int | None, timers: Timers, fire: Callable[[], None]
     ) -> None:
-        """Set the timer of a key anew, or (no delay) call it off."""
+        """Replace the timer of a key, or (no delay) cancel it."""
         earlier = self._timers.pop(key, None)
         if earlier is not None:
             earlier.cancel()
         if delay_ms is not None:
 
-            def rung() -> None:
+            def fired() -> None:
                 self._timers.pop(key, None)
-                ring()
+                fire()
 
-            self._timers[key] = timers.call_later(delay_ms, rung)
-
-    # Life.
+            self._timers[key] = timers.call_later(delay_ms, fired)
 
     async def load(self) -> None:
-        """Replay the log, then begin to serve; the loop is not held up by it."""
+        """Replay the log, then start serving; the loop is not blocked meanwhile."""
         try:
             loader = await self._read_log()
         except (KafkaError, OSError) as error:
             self.is_lost = True
-            log.error("the %s of %s cannot be loaded: %s", self.holds, self.name, error)
+            log.error("cannot load the %s of %s: %s", self.holds, self.name, error)
             return
         malformed = self.restore(loader)
         if malformed:
-            log.warning("%d records of %s make no sense and were skipped", malformed, self.name)
+            log.warning("%d malformed records of %s were skipped", malformed, self.name)
         self.end_offset = self.partition.log.end_offset
         self.is_loaded = True
         self.resume()
@@ -350,19 +340,19 @@ class Shard(ABC, Generic[ChangeT]):
                 continue
             if piece is None:
                 break
-            # What has just been checked is in memory, but for a rare eviction in between.
+            # It was just found in the page cache, but for a rare eviction in between.
             data = piece.read_nowait()
             if data is None:
                 data = await self.node.run_read(piece.read)
             next_offset = loader.feed(data)
             if next_offset is None:
                 break
-            await asyncio.sleep(0)  # others have a right to the loop, too
+            await asyncio.sleep(0)  # let other work run
             offset = next_offset
         return loader
 
     def unload(self) -> None:
-        """Stop to serve: whoever waits is sent to look for the coordinator again."""
+        """Stop serving: waiting clients are told to look for the coordinator again."""
         self.is_loaded = False
         for timer in self._timers.values():
             timer.cancel()

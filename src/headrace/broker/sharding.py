@@ -1,4 +1,4 @@
-"""A coordinator of many shards: its topic, made on first use, and which shard a key lives in."""
+"""A coordinator of many shards: its topic, created on first use, and the shard of each key."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 ShardT = TypeVar("ShardT", bound=Shard[Any])
 
-# A start waits this long for the shards to be loaded; what takes longer goes on beside serving.
+# A start waits this long for the shards to load; longer loading continues in the background.
 LOAD_GRACE_SECONDS = 1.0
 
-# Clients ask for the same keys again and again; the hash of a name costs as much as a heartbeat.
+# Clients use the same keys again and again, and the hash of a name costs as much as a heartbeat.
 _partition_for = lru_cache(maxsize=10_000)(partition_for)
 
 
 class Sharded(ABC, Generic[ShardT]):
-    """All shards of one coordinator that this node has."""
+    """All shards of one coordinator on this node."""
 
     def __init__(
         self, node: Node, topic: str, partition_count: int, expire_interval_ms: int
@@ -41,23 +41,19 @@ class Sharded(ABC, Generic[ShardT]):
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
 
-    # What each kind of coordinator adds.
-
     @abstractmethod
     def topic_config(self) -> Mapping[str, str]:
-        """The settings that the topic is made with."""
+        """The settings of the coordinator's topic."""
 
     @abstractmethod
     def new_shard(self, partition: Partition) -> ShardT:
-        """The shard that lives in a partition, not yet loaded."""
+        """Make the shard of a partition, not yet loaded."""
 
     def loaded(self) -> None:
-        """Every shard that can be loaded is; nothing more to do, for most."""
-
-    # Life.
+        """Called once every shard that can be loaded is."""
 
     async def start(self) -> None:
-        """Load the shards; a long log goes on loading while the node serves."""
+        """Load the shards; a long log continues loading while the node serves."""
         self.node.coordinators.append(self)
         self._schedule_expiry()
         if self._topic in self.node.catalog.topics:
@@ -67,7 +63,7 @@ class Sharded(ABC, Generic[ShardT]):
             self.loaded()
 
     async def close(self) -> None:
-        """Answer everybody who waits for a shard, and write what is still open."""
+        """Write what is still open, and answer every request that waits for a shard."""
         self._closed = True
         for task in tuple(self._tasks):
             task.cancel()
@@ -78,8 +74,8 @@ class Sharded(ABC, Generic[ShardT]):
     def unload_offline(self) -> None:
         """Stop the shards whose disk has failed.
 
-        Those who wait for the disk were told already; this is for those who wait for each other,
-        as members do, and for timers.
+        Requests that wait for the disk are answered already; this is for timers, and for members
+        that wait for each other.
         """
         for shard in self._shards.values():
             if shard.is_loaded and shard.partition.error:
@@ -111,15 +107,15 @@ class Sharded(ABC, Generic[ShardT]):
         return task
 
     async def _load(self, shards: Iterable[ShardT]) -> None:
-        # Those without records first: what is new need not wait for what is old.
+        # Small ones first: a new shard need not wait for an old one.
         for shard in sorted(shards, key=lambda shard: shard.partition.log.size_bytes):
             await shard.load()
         self.loaded()
 
     async def ensure_topic(self) -> None:
-        """Make the topic if it is not there; KafkaError if it cannot be.
+        """Create the topic if needed; raises KafkaError if it cannot be created.
 
-        Durable when it returns; on cancel it is made all the same.
+        Durable when it returns; on cancel it is still created.
         """
         async with self._creating:
             if self._topic not in self.node.catalog.topics:
@@ -129,11 +125,9 @@ class Sharded(ABC, Generic[ShardT]):
             if not self._shards:
                 await self._open_shards()
 
-    # Requests.
-
     @property
     def is_complete(self) -> bool:
-        """Whether every shard there is can be asked; always so before the topic is made."""
+        """Whether every shard can be used; true before the topic is created."""
         topic = self.node.catalog.topics.get(self._topic)
         return topic is None or (
             len(self._shards) == topic.partitions
@@ -141,11 +135,11 @@ class Sharded(ABC, Generic[ShardT]):
         )
 
     def partition_of(self, key: str) -> int:
-        """The partition of the topic that a key lives in."""
+        """The partition of the topic that stores a key."""
         return _partition_for(key, self._partition_count)
 
     def shard_of(self, key: str) -> ShardT:
-        """The shard of a key; KafkaError when it cannot be asked now."""
+        """The shard of a key; raises KafkaError if it cannot be used now."""
         if self._closed:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         shard = self._shards.get(_partition_for(key, self._partition_count))
@@ -156,11 +150,11 @@ class Sharded(ABC, Generic[ShardT]):
         return shard
 
     def shard_at(self, index: int) -> ShardT | None:
-        """The shard of a partition, in whatever state it is."""
+        """The shard of a partition, in any state."""
         return self._shards.get(index)
 
     def shards(self) -> Iterable[ShardT]:
-        """Every shard that can be asked now; KafkaError while some are still loading."""
+        """Every shard that can be used now; raises KafkaError while some are still loading."""
         for shard in self._shards.values():
             if shard.error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
                 raise KafkaError(shard.error)

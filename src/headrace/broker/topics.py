@@ -1,8 +1,8 @@
-"""Topics of this node: made, grown, configured and deleted, in the catalog and on disk.
+"""The topics of this node: created, grown, configured and deleted, in the catalog and on disk.
 
-Changes are made one after the other, and each goes on to its end when the client that asked for it
-goes away. The catalog is written first and the folders follow; `catalog.py` says what that means
-for a crash in between.
+Changes are made one after the other, and each is finished even when the client that asked for it
+is gone. The catalog is written first and the folders follow; `metadata/catalog.py` says what that
+means for a crash in between.
 """
 
 from __future__ import annotations
@@ -31,38 +31,38 @@ from headrace.storage.dirs.checkpoints import (
 if TYPE_CHECKING:
     from headrace.broker.node import Node
 
-# What a resource's own settings become, given its own and its effective ones.
+# Computes a resource's new settings from its own and its effective ones.
 Alteration = Callable[[Mapping[str, str], Settings], dict[str, str]]
 
-# Ending of a folder that was set aside.
+# The suffix of a folder that was set aside.
 STRAY_FOLDER = "-stray"
 FOLDER_NAME_MAX = 255
-# Different sets of topic settings that are kept worked out.
+# Sets of topic settings whose log configuration is cached.
 LOG_CONFIGS_MAX = 1000
 
 log = logging.getLogger(__name__)
 
 
 class TopicService:
-    """All changes to topics and to dynamic settings go through here."""
+    """Makes all changes to topics and to dynamic settings."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
         self._lock = asyncio.Lock()
         self._log_configs: dict[frozenset[tuple[str, str]], LogConfig] = {}
-        # Names by collision key, to refuse a new one that looks like an old one.
+        # Names by collision key, to refuse a new name that is too much like an existing one.
         self._names = {collision_key(name): name for name in node.catalog.topics}
         for broker, source in self._broker_layers().items():
             node.settings.replace_layer(source, node.catalog.broker_configs.get(broker, {}))
 
     async def start(self) -> None:
-        """Open the logs of every topic in the catalog and begin to serve them.
+        """Open the logs of every topic in the catalog and start serving them.
 
-        Folders that belong to no topic are renamed, those that a crash kept from being are made.
+        Folders without a topic are renamed; folders that a crash prevented are created.
         Raises OSError if no data folder can be used.
         """
         node = self._node
-        # Recovery may take long, and a signal to stop must be heard meanwhile: off the loop.
+        # Off the loop: recovery may take long, and a signal to stop must still be noticed.
         await node.run_read(self._load_logs)
         for topic in node.catalog.topics.values():
             for index in range(topic.partitions):
@@ -81,17 +81,17 @@ class TopicService:
         return bool(logs.lost) or any(log_dir.offline for log_dir in logs.dirs)
 
     def _load_logs(self) -> None:
-        """Open the folders that belong to topics, and make those that a crash kept from being."""
+        """Open the folders of topics, and create those that a crash prevented."""
         node = self._node
         for log_dir in node.logs.dirs:
             try:
                 sort_folders(node.logs.fs, log_dir.path, node.catalog)
             except OSError as error:
                 # Opening its logs fails too, and takes the folder offline.
-                log.error("%s cannot be looked through: %s", log_dir.path, error)
+                log.error("cannot list %s: %s", log_dir.path, error)
         node.logs.load(self._log_config_of)
         if self._some_dir_is_missing:
-            # What is missing may be on the disk that is: a new folder would hide it.
+            # A missing partition may be on the missing disk: a new folder would hide it.
             return
         for topic in node.catalog.topics.values():
             for index in range(topic.partitions):
@@ -103,7 +103,7 @@ class TopicService:
         return self.log_config({} if known is None else known.config)
 
     def log_config(self, overrides: Mapping[str, str]) -> LogConfig:
-        """Configuration of the logs of a topic with these settings of its own."""
+        """Log configuration of a topic with these overrides."""
         key = frozenset(overrides.items())
         config = self._log_configs.get(key)
         if config is None:
@@ -113,14 +113,12 @@ class TopicService:
             self._log_configs[key] = config
         return config
 
-    # -- create ------------------------------------------------------------------------------
-
     async def create(
         self, wanted: Sequence[NewTopic], *, validate_only: bool = False
     ) -> list[Topic | KafkaError]:
-        """Make topics; for each what it became, or why it did not. Durable when it returns.
+        """Create topics; returns for each the topic, or why it was refused.
 
-        On cancel the topics are made all the same.
+        Durable when it returns; on cancel the topics are still created.
         """
         if validate_only:
             return self._plan(wanted)
@@ -129,7 +127,7 @@ class TopicService:
     async def create_internal(
         self, name: str, *, partitions: int, config: Mapping[str, str]
     ) -> Topic:
-        """One of the broker's own topics, made if it is not there; KafkaError if it cannot be."""
+        """Return an internal topic, created if needed; raises KafkaError if that fails."""
         (outcome,) = await self.create([NewTopic(name, partitions, config={**config})])
         topic = self._node.catalog.get(name)
         if topic is None:
@@ -163,15 +161,15 @@ class TopicService:
         try:
             await self._open_partitions(topic, range(topic.partitions))
         except KafkaError as error:
-            log.error("topic %s could not be made: %s", topic.name, error)
+            log.error("cannot create topic %s: %s", topic.name, error)
             await self._remove(topic)
             return error
         return topic
 
     async def _open_partitions(self, topic: Topic, indexes: range) -> None:
-        """Make the folders of new partitions and begin to serve them; KafkaError if the disk fails.
+        """Create the folders of new partitions and serve them; raises KafkaError if the disk fails.
 
-        All or none: when one cannot be made, those made before it are deleted again.
+        All or none: when one cannot be created, those created before it are deleted again.
         """
         node, config = self._node, self.log_config(topic.config)
         made: list[int] = []
@@ -182,7 +180,7 @@ class TopicService:
                 for index in indexes:
                     node.logs.create(topic.name, index, topic.id, config)
                     made.append(index)
-                    # Each takes a few file operations: let others have the loop in between.
+                    # Each takes a few file operations: yield to the loop in between.
                     await asyncio.sleep(0)
         except KafkaError:
             await self._delete_folders(topic, made)
@@ -190,12 +188,10 @@ class TopicService:
         for index in indexes:
             node.open_partition(topic.name, topic.id, index)
 
-    # -- delete ------------------------------------------------------------------------------
-
     async def delete(self, name: str) -> None:
-        """Delete a topic; raises KafkaError if it cannot be. Durable when it returns.
+        """Delete a topic; raises KafkaError if it is refused.
 
-        On cancel it is deleted all the same.
+        Durable when it returns; on cancel it is still deleted.
         """
         await shielded(self._delete(name))
 
@@ -205,7 +201,7 @@ class TopicService:
             if topic.internal:
                 raise KafkaError(
                     ErrorCode.INVALID_TOPIC_EXCEPTION,
-                    f"Topic '{name}' is the broker's own and cannot be deleted.",
+                    f"Topic '{name}' is an internal topic and cannot be deleted.",
                 )
             await self._remove(topic)
 
@@ -228,13 +224,11 @@ class TopicService:
             for index in indexes:
                 if self._node.logs.get(topic.name, index) is not None:
                     self._node.logs.delete(topic.name, index)
-                    await asyncio.sleep(0)  # a rename each, and others need the loop, too
+                    await asyncio.sleep(0)  # each is a rename: yield to the loop in between
         except OSError as error:
             log.warning("folders of topic %s are left over: %s", topic.name, error)
             return False
         return True
-
-    # -- grow --------------------------------------------------------------------------------
 
     async def add_partitions(
         self,
@@ -244,9 +238,9 @@ class TopicService:
         *,
         validate_only: bool = False,
     ) -> None:
-        """Raise the number of partitions to `count`; raises KafkaError if it cannot be.
+        """Raise the number of partitions to `count`; raises KafkaError if it is refused.
 
-        Durable when it returns; on cancel the partitions are made all the same.
+        Durable when it returns; on cancel the partitions are still created.
         """
         node_id = self._node.cluster.node_id
         if validate_only:
@@ -268,12 +262,10 @@ class TopicService:
                     await self._node.catalog.set_partitions(name, topic.partitions, node_id)
                     raise
 
-    # -- settings ----------------------------------------------------------------------------
-
     async def alter_topic(self, name: str, alter: Alteration, *, validate_only: bool) -> None:
-        """Change a topic's own settings; raises KafkaError if it cannot be.
+        """Change a topic's own settings; raises KafkaError if it is refused.
 
-        Its logs follow at once. Durable when it returns; on cancel it happens all the same.
+        Its logs follow at once. Durable when it returns; on cancel the change still happens.
         """
         await shielded(self._alter_topic(name, alter, validate_only))
 
@@ -291,9 +283,9 @@ class TopicService:
     async def alter_broker(
         self, broker_id: int | None, alter: Alteration, *, validate_only: bool
     ) -> None:
-        """Change the dynamic settings of this broker, or of all (None); KafkaError if it cannot be.
+        """Change the dynamic settings of this broker, or of all (None); raises KafkaError.
 
-        They are in effect and durable when it returns; on cancel it happens all the same.
+        In effect and durable when it returns; on cancel the change still happens.
         """
         await shielded(self._alter_broker(broker_id, alter, validate_only))
 
@@ -317,7 +309,7 @@ class TopicService:
     def _check_dynamic(
         self, source: Source, own: Mapping[str, str], config: Mapping[str, str]
     ) -> None:
-        """Raise KafkaError if a change needs a restart, or is for single brokers only."""
+        """Raise KafkaError if a change needs a restart, or applies to a single broker only."""
         allowed = {Scope.CLUSTER_WIDE}
         if source is Source.DYNAMIC_BROKER:
             allowed.add(Scope.PER_BROKER)
@@ -360,8 +352,8 @@ class TopicService:
 def sort_folders(files: FileSystem, log_dir: str, catalog: Catalog) -> None:
     """Rename the partition folders that belong to no topic, so that they are never served.
 
-    Those of a deleted topic are marked to be removed. Those of a topic that nobody deleted are set
-    aside for a person to look at: the catalog may be the one that is wrong.
+    Folders of a deleted topic are marked for removal. Folders of a topic that was never deleted are
+    set aside for a person to check: the catalog may be wrong.
     """
     for name in files.list(log_dir) if files.exists(log_dir) else ():
         folder = os.path.join(log_dir, name)
@@ -373,7 +365,7 @@ def sort_folders(files: FileSystem, log_dir: str, catalog: Catalog) -> None:
             if topic_id == topic.id:
                 continue
             if topic_id is None:
-                # Its first sync never came, so it is empty: a crash right after it was made.
+                # It was never synced, so it is empty: a crash right after it was created.
                 path = os.path.join(folder, names.PARTITION_METADATA)
                 files.write(path, format_partition_metadata(topic.id))
                 continue
@@ -395,10 +387,10 @@ def _topic_id(files: FileSystem, folder: str) -> bytes | None:
 
 @contextmanager
 def _translated() -> Iterator[None]:
-    """Turn what settings, the store and the disk raise into Kafka's errors."""
+    """Turn errors of settings, the store and the disk into Kafka's errors."""
     try:
         yield
     except ConfigError as error:
         raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
     except (StoreError, OSError) as error:
-        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the disk refused: {error}") from error
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the disk failed: {error}") from error

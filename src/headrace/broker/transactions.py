@@ -1,4 +1,4 @@
-"""The transaction coordinator of a node: finds an id's shard, keeps `__transaction_state`."""
+"""The transactions that this node coordinates, in the shards of `__transaction_state`."""
 
 from __future__ import annotations
 
@@ -43,8 +43,6 @@ class TransactionService(Sharded[TransactionShard]):
         )
         self._settings = transaction_settings(settings)
 
-    # Life.
-
     def topic_config(self) -> Mapping[str, str]:
         return {
             "cleanup.policy": "compact",
@@ -56,14 +54,14 @@ class TransactionService(Sharded[TransactionShard]):
         return TransactionShard(self, partition, TransactionCoordinator(self._settings))
 
     def loaded(self) -> None:
-        """Abort what is open in a partition and in no transaction.
+        """Abort transactions that are open in a partition and unknown to the coordinator.
 
-        Such is left by a power loss between a partition's records and the coordinator's (see
-        `TransactionCoordinator`), and by whatever else makes a transaction hang: with the
-        coordinator on the same node, what it does not list as open can never be ended otherwise.
+        A power loss between a partition's records and the coordinator's leaves them (see
+        `TransactionCoordinator`), as does any bug that makes a transaction hang. The coordinator
+        is on the same node, so nobody else could ever end them.
         """
         if not self.is_complete:
-            log.warning("some transactions are not known: what they left open stays open")
+            log.warning("some transactions are unknown: partitions that they left open stay open")
             return
         known = {open_in for shard in self.shards() for open_in in shard.coordinator.open_in()}
         for partition in self.node.partitions:
@@ -76,15 +74,15 @@ class TransactionService(Sharded[TransactionShard]):
     def _abort_orphan(self, partition: Partition, producer: Producer) -> None:
         """Abort an open transaction that its coordinator does not know.
 
-        Its client may yet send a batch of it again. Under the same epoch the log would take that
-        for a repetition of what is aborted here, acknowledge it, and nobody would ever see it: so
-        the marker has the next epoch, which tells the client to abort. Committed offsets have no
+        Its client may still send a batch again. Under the same epoch the log would take that for a
+        duplicate of the aborted batch, acknowledge it, and nobody would ever read it: so the
+        marker has the next epoch, which tells the client to abort. Committed offsets have no
         sequence; sent again, they are written again, and count.
         """
         if partition.topic != CONSUMER_OFFSETS:
             producer = producer._replace(epoch=min(producer.epoch + 1, EPOCH_MAX))
         log.warning(
-            "producer %d has an open transaction in %s-%d that nobody will end: aborted",
+            "aborting the transaction of producer %d in %s-%d: no coordinator knows it",
             producer.id,
             partition.topic,
             partition.index,
@@ -92,9 +90,7 @@ class TransactionService(Sharded[TransactionShard]):
         try:
             self.markers.append_own(partition, producer, False)
         except KafkaError as error:
-            log.error("it could not be aborted: %s", error)
-
-    # Requests.
+            log.error("the abort failed: %s", error)
 
     def serve(
         self,
@@ -104,7 +100,7 @@ class TransactionService(Sharded[TransactionShard]):
         *,
         early: bool = False,
     ) -> Message | Pending:
-        """Run one step of the coordinator and carry its effects out; answered when they are."""
+        """Run one step of an id's coordinator; the response comes when its effects are durable."""
         try:
             shard = self.shard_of(transactional_id)
         except KafkaError as error:
@@ -119,7 +115,7 @@ class TransactionService(Sharded[TransactionShard]):
         return pending.response or pending
 
     def note(self, notes: list[tuple[str, Note]]) -> None:
-        """Count and tell what becomes of transactions."""
+        """Count and log the outcomes of transactions."""
         metrics = self.node.metrics
         counters = {
             Note.COMMITTED: metrics.transactions_committed,
@@ -135,7 +131,7 @@ class TransactionService(Sharded[TransactionShard]):
 
 
 def transaction_settings(settings: Settings) -> TransactionSettings:
-    """The coordinator's settings out of the broker's."""
+    """The coordinator's settings, from the broker's."""
     return TransactionSettings(
         timeout_ms_max=settings.int("transaction.max.timeout.ms"),
         id_expiration_ms=settings.int("transactional.id.expiration.ms"),

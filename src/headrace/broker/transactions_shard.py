@@ -1,9 +1,9 @@
-"""One partition of `__transaction_state` and the coordinator of the ids that live in it.
+"""One partition of `__transaction_state`, with the coordinator of the ids that it stores.
 
-What `shard` promises, and: the markers of a decided transaction are written once the decision is
-durable, and the transaction is over once every marker is. For that last record only an older
-client's next batch has to wait (see `when_over`): lost in a crash, it is found missing, and the
-markers are written again.
+Besides what `shard` promises: the markers of a decided transaction are written once the decision is
+durable, and the transaction ends once every marker is. Only an older client's next batch has to
+wait for the record of that end (see `when_over`): if a crash loses it, the markers are written
+again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from headrace.broker.purgatory import Purgatory, Waiting
-from headrace.broker.shard import Landing, Shard, Write
+from headrace.broker.shard import OnDurable, Shard, Write
 from headrace.coordinator.effects import Now, ProducerEpoch
 from headrace.coordinator.loading import Loader
 from headrace.coordinator.transactions.coordinator import TransactionCoordinator
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from headrace.broker.partition import Partition
     from headrace.broker.transactions import TransactionService
 
-# How long a request waits for the transaction before it to be over. Without that, the client would
-# be told to come back, and its back-off is many times as long as the writing of markers.
+# How long a request waits for the end of the transaction before it. An error instead would make the
+# client retry after a back-off that is many times as long as writing the markers.
 PATIENCE_MS = 5_000
-# What a write that nobody waits for is tried again after.
+# The delay before a write that nobody waits for is tried again.
 RETRY_MS = 1_000
 # Kafka's limit for a write to this log.
 WRITE_TIMEOUT_MS = 30_000
@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 
 
 class Attempt(Waiting):
-    """A request to the coordinator, made again when the transaction before it is over."""
+    """A request to the coordinator, tried again when the transaction before it has ended."""
 
     __slots__ = ("_answer", "_early", "_running", "_shard", "_step", "_transactional_id")
 
@@ -66,7 +66,7 @@ class Attempt(Waiting):
 
     def try_complete(self) -> bool:
         if self._running:
-            return False  # what it set off came to its end at once, and told everybody
+            return False  # it completed within its own step
         self._running = True
         try:
             return self._try()
@@ -91,13 +91,13 @@ class Attempt(Waiting):
             else:
                 self._answer(result.error, result.producer)
         else:
-            shard.carry_out(result, partial(self._land, result))
+            shard.carry_out(result, partial(self._complete, result))
         return True
 
     def expire(self) -> None:
         self._answer(self._shard.error or ErrorCode.CONCURRENT_TRANSACTIONS, NO_PRODUCER)
 
-    def _land(self, result: Result, log_error: ErrorCode) -> None:
+    def _complete(self, result: Result, log_error: ErrorCode) -> None:
         if log_error:
             self._refuse(log_error)
         else:
@@ -108,7 +108,7 @@ class Attempt(Waiting):
 
 
 class TransactionShard(Shard[TransactionChange]):
-    """The coordinator of one partition, with its log, its timers and those who wait."""
+    """The coordinator of one partition, with its log, its timers and its waiting requests."""
 
     holds = "transactions"
 
@@ -124,29 +124,27 @@ class TransactionShard(Shard[TransactionChange]):
         self.coordinator = coordinator
         # By transactional id.
         self._parked = Purgatory(service.node.real_timers)
-        # By transactional id: who waits until the end of a transaction is durable.
-        self._unproven: dict[str, list[Landing]] = {}
-
-    # Requests.
+        # By transactional id: callbacks for when the end of a transaction is durable.
+        self._not_durable: dict[str, list[OnDurable]] = {}
 
     def attempt(
         self, transactional_id: str, step: Step, answer: Answer, *, early: bool = False
     ) -> None:
-        """Run a step, as often as it takes while an earlier transaction is coming to its end.
+        """Run a step, again and again while an earlier transaction is ending.
 
-        The answer comes when all is durable, or (`early`) as soon as it is written.
+        `answer` is called when all is durable, or (`early`) as soon as it is written.
         """
         attempt = Attempt(self, transactional_id, step, answer, early)
         if not attempt.try_complete():
             self._parked.park(attempt, (transactional_id,), PATIENCE_MS)
 
-    def carry_out(self, result: Result, landing: Landing | None = None) -> ErrorCode:
-        """Store and apply, and bring decided transactions to their end; says if it failed.
+    def carry_out(self, result: Result, on_durable: OnDurable | None = None) -> ErrorCode:
+        """Store and apply effects, and end decided transactions; returns an error if it failed.
 
-        `landing` is called when the records are durable, before any marker is written.
+        `on_durable` is called when the records are durable, before any marker is written.
         """
         if result.records:
-            write = Write(result.records, landing)
+            write = Write(result.records, on_durable)
             self.write(write)
             if write.error:
                 return write.error
@@ -168,27 +166,26 @@ class TransactionShard(Shard[TransactionChange]):
             return
         transactional_id = ending.transactional_id
         if not ending.has_own_epoch and not self.is_durable:
-            waiting = self._unproven[transactional_id] = []
-            self.when_surely_durable(partial(self._proven, transactional_id, waiting))
+            waiting = self._not_durable[transactional_id] = []
+            self.when_surely_durable(partial(self._now_durable, transactional_id, waiting))
         self._parked.check(transactional_id)
 
-    def when_over(self, transactional_id: str, then: Landing) -> None:
-        """Call `then` when a crash could not bring an ended transaction back; before, records of
-        the next one could be taken for its own.
+    def when_over(self, transactional_id: str, then: OnDurable) -> None:
+        """Call `then` when a crash cannot undo the end of a transaction.
+
+        Before that, records of the next one could be taken for its own.
         """
-        waiting = self._unproven.get(transactional_id)
+        waiting = self._not_durable.get(transactional_id)
         if waiting is None:
             then(ErrorCode.NONE)
         else:
             waiting.append(then)
 
-    def _proven(self, transactional_id: str, waiting: list[Landing]) -> None:
-        if self._unproven.get(transactional_id) is waiting:
-            del self._unproven[transactional_id]
+    def _now_durable(self, transactional_id: str, waiting: list[OnDurable]) -> None:
+        if self._not_durable.get(transactional_id) is waiting:
+            del self._not_durable[transactional_id]
         for then in waiting:
             then(ErrorCode.NONE)
-
-    # The log.
 
     def encode(self, change: TransactionChange) -> tuple[bytes, bytes | None]:
         return encode(change)
@@ -208,13 +205,11 @@ class TransactionShard(Shard[TransactionChange]):
                 self.coordinator.replay(change)
         return malformed
 
-    # Time.
-
     def _set_timer(self, transactional_id: str, delay_ms: int | None) -> None:
-        ring = partial(self._ring, transactional_id)
-        self.set_timer(transactional_id, delay_ms, self.node.timers, ring)
+        fire = partial(self._fire, transactional_id)
+        self.set_timer(transactional_id, delay_ms, self.node.timers, fire)
 
-    def _ring(self, transactional_id: str) -> None:
+    def _fire(self, transactional_id: str) -> None:
         if self.carry_out(self.coordinator.on_timer(transactional_id, self.now())):
             self._set_timer(transactional_id, self._service.abort_retry_ms)
 
@@ -222,15 +217,13 @@ class TransactionShard(Shard[TransactionChange]):
         for result in self.coordinator.expire(self.now()):
             self.carry_out(result)
 
-    # Life.
-
     def resume(self) -> None:
         self.carry_out(self.coordinator.resume(self.now()))
 
     def dismiss(self) -> None:
         self._parked.expire_all()
-        unproven, self._unproven = self._unproven, {}
-        for waiting in unproven.values():
+        not_durable, self._not_durable = self._not_durable, {}
+        for waiting in not_durable.values():
             for then in waiting:
                 then(ErrorCode.NOT_COORDINATOR)
             waiting.clear()

@@ -1,8 +1,8 @@
-"""Which batches of a transaction may be written: its coordinator has the word.
+"""Verification that a batch of a transaction may be written: its coordinator decides.
 
-Clients from KIP-890 on (Produce v12) add a partition to a transaction by writing to it. Older ones
-have added it before, and a batch for any other partition is refused: it would open a transaction
-there that nobody ends.
+Clients since KIP-890 (Produce v12) add a partition to a transaction by writing to it. Older ones
+add it first, and a batch for any other partition is refused: it would open a transaction there
+that nobody ends.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ IMPLICIT_VERSION = 12
 _PRODUCER = Struct(">qh")
 _SEQUENCE = Struct(">i")
 
-# What producers understand, for what a coordinator says.
+# Errors of a coordinator that producers retry under another name.
 RETRIABLE = frozenset(
     {
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -47,7 +47,7 @@ RETRIABLE = frozenset(
 
 
 def is_transactional(records: memoryview | None) -> bool:
-    """Whether a batch says that it is part of a transaction."""
+    """Whether a batch is part of a transaction."""
     return (
         records is not None
         and len(records) >= HEADER_BYTES
@@ -56,12 +56,12 @@ def is_transactional(records: memoryview | None) -> bool:
 
 
 def producer_of(records: memoryview) -> Producer:
-    """Who sent a batch."""
+    """The producer of a batch."""
     return Producer(*_PRODUCER.unpack_from(records, PRODUCER_ID_AT))
 
 
 def sequence_of(records: memoryview) -> int:
-    """The place of a batch among those of its producer."""
+    """The base sequence of a batch."""
     (sequence,) = _SEQUENCE.unpack_from(records, BASE_SEQUENCE_AT)
     return int(sequence)
 
@@ -69,15 +69,15 @@ def sequence_of(records: memoryview) -> int:
 def is_gap(partition: Partition, records: memoryview) -> bool:
     """Whether batches before this one are missing from a log that knows nothing of its producer.
 
-    The log itself lets such a producer start anywhere, as its state may have expired. Since KIP-890
-    every transaction has its own epoch and starts at 0, so there a later start means that an
-    earlier batch, sent on the heels of which this one was, has been refused.
+    The log itself lets such a producer start anywhere, because its state may have expired. Since
+    KIP-890 every transaction has its own epoch and starts at 0, so a later start means that an
+    earlier batch of the same producer was refused.
     """
     return sequence_of(records) > 0 and partition.log.producers.get(producer_of(records).id) is None
 
 
 class TransactionVerification:
-    """A produce request's way past the coordinator of its transaction."""
+    """Verifies the batches of one produce request with the coordinator of its transaction."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class TransactionVerification:
         self._node = node
         self._transactional_id = transactional_id
         self._version = api_version
-        # One request is one producer's; a batch that says otherwise is refused when it is checked.
+        # A request has one producer; a batch of another one is refused when it is checked.
         self._producer = producer_of(batches[0][1]) if batches else NO_PRODUCER
         self._places = [place for place, _ in batches]
         self._shard: TransactionShard | None = None
@@ -101,7 +101,7 @@ class TransactionVerification:
         self._came: asyncio.Event | None = None
 
     def ask(self) -> bool:
-        """Ask the coordinator; False if it has to `wait` for an earlier transaction to be over."""
+        """Ask the coordinator; False if it must `wait` for an earlier transaction to end."""
         try:
             self._shard = self._node.transactions.shard_of(self._transactional_id)
         except KafkaError as error:
@@ -111,7 +111,7 @@ class TransactionVerification:
         return self._is_given
 
     async def wait(self) -> None:
-        """Wait until the batches may be looked at one by one."""
+        """Wait until the batches may be checked."""
         if not self._is_given:
             self._came = asyncio.Event()
             await self._came.wait()
@@ -143,7 +143,7 @@ class TransactionVerification:
         """Raise KafkaError unless this batch may be written now."""
         error = self._error
         if not error and self._shard is not None and self._verifies:
-            # Asked at the last moment: the transaction may have ended since it was admitted.
+            # Asked at the last moment: the transaction may have ended in the meantime.
             error = self._shard.error or self._shard.coordinator.verify(
                 self._transactional_id,
                 producer_of(records),
@@ -154,11 +154,11 @@ class TransactionVerification:
         if not error and self._version >= IMPLICIT_VERSION and is_gap(partition, records):
             error = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         if error:
-            check_batch(records, 0, len(records))  # a flipped bit is not a wish
+            check_batch(records, 0, len(records))  # the bit itself may be damaged
             raise self._refusal(error)
 
     def durable_at(self) -> tuple[Partition, int] | None:
-        """The log to be durable before the batches count, and up to where; None if it is."""
+        """The log that must be durable before the batches count, and up to where; None if it is."""
         shard = self._shard
         if shard is None or shard.is_durable:
             return None
@@ -166,7 +166,7 @@ class TransactionVerification:
 
     def _refusal(self, error: ErrorCode) -> KafkaError:
         if error is ErrorCode.PRODUCER_FENCED:
-            # As before there were transactions: the producer may abort and begin anew.
+            # Kafka's older error: the producer may abort and start again.
             return KafkaError(
                 ErrorCode.INVALID_PRODUCER_EPOCH, "a newer producer has the transactional id"
             )

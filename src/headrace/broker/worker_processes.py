@@ -1,9 +1,9 @@
 """Worker processes for CPU-bound work (compaction, recompression), so that no request waits for it.
 
-A worker is this very file run as a script by a bare interpreter: it imports nothing of the package
-until a job names it, and, unlike multiprocessing's start methods, it never imports the parent's
-`__main__` again (an application that runs a broker in-process need not be written for that).
-Jobs and answers are pickles with a length before them on the worker's standard input and output.
+A worker runs this file as a script: it imports nothing of the package until a job names it, and,
+unlike multiprocessing's start methods, never imports the parent's `__main__` (an application that
+runs a broker in-process need not be written for that). Jobs and results are pickles, each after its
+length, on the worker's standard input and output.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ class WorkerProcesses:
         self._limit = asyncio.Semaphore(processes)
         self._idle: list[_Worker] = []
         self._busy: set[_Worker] = set()
-        # One thread per worker; all it does is to wait on the worker's pipes.
+        # One thread per worker; it only waits on the worker's pipes.
         self._threads = ThreadPoolExecutor(processes, thread_name_prefix="headrace-worker")
         self._closed = False
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call a module-level function in a worker; what it raises is raised here.
+        """Call a module-level function in a worker; exceptions are raised here.
 
-        A worker that dies on the job is replaced and the job fails with WorkerError; it is not
-        tried again. On cancel the worker is killed: the job stops wherever it is.
+        If its worker dies, the job fails with WorkerError and is not tried again; the worker is
+        replaced. On cancel the worker is killed, so the job stops at once.
         """
         job = pickle.dumps((function, args, kwargs), pickle.HIGHEST_PROTOCOL)
         async with self._limit:
@@ -124,7 +124,7 @@ class _Worker:
         return pickle.loads(answer)  # type: ignore[no-any-return]
 
     def kill(self) -> None:
-        """End the process at once, whatever it does; the thread in `call` then reaps it."""
+        """Kill the process; the thread in `call` then reaps it."""
         with self._lock:
             self._killed = True
             if self._process is not None and self._process.poll() is None:
@@ -147,7 +147,7 @@ class _Worker:
             return self._process
 
     def reap(self) -> str:
-        """Kill, wait, close the pipes; in words, how the process ended."""
+        """Kill the process, wait for it, close its pipes, and return how it ended."""
         self.kill()
         process = self._process
         if process is None:
@@ -155,7 +155,7 @@ class _Worker:
         code = process.wait()
         for pipe in (process.stdin, process.stdout):
             if pipe is not None:
-                # Closing flushes what a job half sent; the reader is gone, and that is all right.
+                # Closing flushes a job that was half sent; the reader is gone.
                 with contextlib.suppress(OSError):
                     pipe.close()
         return f"killed by signal {-code}" if code < 0 else f"exit status {code}"
@@ -184,10 +184,10 @@ def _receive(stream: IO[bytes]) -> bytes | None:
 
 
 def _read_jobs(stream: IO[bytes], jobs: queue.SimpleQueue[bytes]) -> None:
-    """Feed jobs to the main thread; leave at once, even in mid-job, when the parent is gone.
+    """Feed jobs to the main thread; exit at once, even during a job, when the parent is gone.
 
-    A parent killed with -9 closes the pipe but sends no signal; a worker that went on would write
-    into a data folder that the next broker has already opened.
+    A parent killed with -9 closes the pipe but sends no signal; a worker that continued would
+    write into a data folder that the next broker has already opened.
     """
     while (job := _receive(stream)) is not None:
         jobs.put(job)
@@ -195,7 +195,7 @@ def _read_jobs(stream: IO[bytes], jobs: queue.SimpleQueue[bytes]) -> None:
 
 
 def serve(source: IO[bytes], sink: IO[bytes]) -> None:
-    """The worker's life: path and niceness first, then jobs until the parent goes away."""
+    """Read the path and niceness, then run jobs until the parent is gone."""
     jobs: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_read_jobs, args=(source, jobs), daemon=True).start()
     sys.path[:], niceness = pickle.loads(jobs.get())
@@ -212,14 +212,14 @@ def serve(source: IO[bytes], sink: IO[bytes]) -> None:
 def _failure(error: Exception) -> bytes:
     try:
         payload = pickle.dumps((False, error), pickle.HIGHEST_PROTOCOL)
-        pickle.loads(payload)  # Many exceptions pickle but do not come back.
+        pickle.loads(payload)  # Many exceptions pickle but cannot be unpickled.
     except Exception:
         payload = pickle.dumps((False, RuntimeError(f"{type(error).__name__}: {error}")))
     return payload
 
 
 def main() -> None:
-    """Run as a script: keep the pipes for ourselves, so that a stray print cannot spoil them."""
+    """Run as a script, with the pipes moved away so that a stray print cannot spoil them."""
     # Ctrl-C reaches the whole process group; the parent decides when its workers stop.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     source = os.fdopen(os.dup(0), "rb")

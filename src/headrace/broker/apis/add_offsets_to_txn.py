@@ -29,7 +29,7 @@ FENCED_VERSION = 2
 
 @serves(AddOffsetsToTxnRequest, 0, 4)
 def add_offsets_to_txn(node: Node, ctx: Context, request: AddOffsetsToTxnRequest) -> Answer:
-    """Let the partition that stores a group's offsets join the transaction."""
+    """Add the partition that stores a group's offsets to the transaction."""
     if not request.group_id:
         return AddOffsetsToTxnResponse(error_code=ErrorCode.INVALID_GROUP_ID)
     if CONSUMER_OFFSETS not in node.catalog.topics:

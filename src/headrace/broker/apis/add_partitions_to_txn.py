@@ -1,9 +1,9 @@
 """AddPartitionsToTxn (key 24), v0-5. v2: PRODUCER_FENCED. v3: flexible. v4: several transactions,
-or only a look at whether the partitions are in them, for brokers (KIP-890). v5:
+or only a check that the partitions are in them, for brokers (KIP-890). v5:
 TRANSACTION_ABORTABLE.
 
-Answered as soon as the partitions are in the coordinator's log: what is written to them is not
-acknowledged before that is durable.
+The response leaves as soon as the partitions are in the coordinator's log: records written to them
+are not acknowledged before that is durable.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Errors = dict[TopicPartition, ErrorCode]
 def add_partitions_to_txn(
     node: Node, ctx: Context, request: AddPartitionsToTxnRequest
 ) -> AddPartitionsToTxnResponse | Pending:
-    """Let partitions join transactions: all partitions of a transaction, or none of them."""
+    """Add partitions to transactions: all partitions of a transaction, or none of them."""
     transactions = request.transactions
     if ctx.api_version < BATCH_VERSION:
         only = AddPartitionsToTxnTransaction(
@@ -114,7 +114,7 @@ def _add(
 
 
 def _refused(node: Node, ctx: Context, places: list[TopicPartition]) -> Errors:
-    """What cannot be added, and with it nothing else; empty if all can be."""
+    """The partitions that cannot be added, and why; empty if all can be."""
     errors: Errors = {}
     for topic, index in places:
         partition = node.partitions.get(topic, index)

@@ -1,7 +1,7 @@
 """AlterConfigs (key 33), v0-2. v1: quotas. v2: flexible.
 
-Replaces all of a resource's own settings by the given ones: what is not given goes back to its
-default. IncrementalAlterConfigs changes single settings and should be preferred.
+Replaces all of a resource's own settings by the given ones; the others go back to their
+defaults. IncrementalAlterConfigs changes single settings and should be preferred.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 async def alter_configs(
     node: Node, ctx: Context, request: AlterConfigsRequest
 ) -> AlterConfigsResponse:
-    """Replace the settings of topics and brokers, each for itself."""
+    """Replace the settings of topics and brokers, each independently."""
     outcomes = await alter_each(node, request, _replacement)
     return AlterConfigsResponse(
         responses=[AlterConfigsResourceResponse(**outcome._asdict()) for outcome in outcomes]
@@ -52,7 +52,7 @@ def _replacement(configs: Iterable[AlterableConfig]) -> Alteration:
 
 
 class Outcome(NamedTuple):
-    """What became of one resource, under the names that both responses have for it."""
+    """The result for one resource; both responses use these names."""
 
     error_code: int
     error_message: str | None
@@ -65,7 +65,7 @@ async def alter_each(
     request: AlterConfigsRequest | IncrementalAlterConfigsRequest,
     alteration_of: Callable[[Any], Alteration],
 ) -> list[Outcome]:
-    """Change the settings of every resource of a request, each for itself."""
+    """Change the settings of every resource of a request, each independently."""
     times = Counter((each.resource_type, each.resource_name) for each in request.resources)
     outcomes = []
     for resource in request.resources:
@@ -82,7 +82,7 @@ async def alter_each(
 
 
 def _check_once(times: int, names: list[str]) -> None:
-    """Raise KafkaError if a resource comes more than once, or one of its settings does."""
+    """Raise KafkaError if a resource, or one of its settings, appears more than once."""
     if times > 1:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST, "Each resource must appear at most once in a request."
@@ -94,7 +94,7 @@ def _check_once(times: int, names: list[str]) -> None:
 async def _alter(
     node: Node, resource_type: int, name: str, alter: Alteration, *, validate_only: bool
 ) -> None:
-    """Change the settings of one resource; raises KafkaError if it cannot be."""
+    """Change the settings of one resource; raises KafkaError if it is refused."""
     if resource_type == ResourceType.TOPIC:
         if name not in node.catalog.topics:
             raise KafkaError(unknown_topic_error(name))

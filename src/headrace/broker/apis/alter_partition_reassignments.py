@@ -1,7 +1,7 @@
 """AlterPartitionReassignments (key 45), v0-1 (KIP-455). v1: a change of the number of replicas can
 be refused (KIP-860).
 
-The only broker holds every partition already, so what can be asked for is what is.
+The only broker holds every partition already, so only the current assignment can be asked for.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def alter_partition_reassignments(
     node: Node, ctx: Context, request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:
-    """Accept the assignment that is, refuse every other, and cancel nothing."""
+    """Accept the current assignment and refuse every other."""
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change,
         error_message=None,

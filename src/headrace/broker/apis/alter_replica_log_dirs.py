@@ -1,6 +1,6 @@
 """AlterReplicaLogDirs (key 34), v1-2 (KIP-113). v2: flexible.
 
-The answer says that a move has begun; DescribeLogDirs tells how far it is.
+The response says that a move has started; DescribeLogDirs shows its progress.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 async def alter_replica_log_dirs(
     node: Node, ctx: Context, request: AlterReplicaLogDirsRequest
 ) -> AlterReplicaLogDirsResponse:
-    """Have partitions move to other data folders; of one that is named twice the last counts."""
+    """Move partitions to other data folders; if one is named twice, the last counts."""
     wanted = {
         (topic.name, index): log_dir.path
         for log_dir in request.dirs

@@ -1,8 +1,7 @@
 """ApiVersions (key 18), v0-4. v1: throttle time. v3: flexible, client software, features. v4:
 features may start at 0.
 
-A version that we do not know is answered with error 35 in the v0 format and our range of this API
-(KIP-511).
+An unknown version gets error 35 in the v0 format, with the range of versions of this API (KIP-511).
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ def api_versions(node: Node, ctx: Context, request: ApiVersionsRequest) -> ApiVe
         supported_features=[
             SupportedFeatureKey(
                 name=TRANSACTION_VERSION,
-                # Clients before v4 take a range that starts at 0 for a mistake (KAFKA-17011).
+                # Clients before v4 refuse a range that starts at 0 (KAFKA-17011).
                 min_version=0 if ctx.api_version >= FEATURE_ZERO_VERSION else 1,
                 max_version=BUMPING_VERSION,
             )

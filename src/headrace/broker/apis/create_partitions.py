@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 async def create_partitions(
     node: Node, ctx: Context, request: CreatePartitionsRequest
 ) -> CreatePartitionsResponse:
-    """Give topics more partitions; the answer lists every topic of the request once."""
+    """Add partitions to topics; the response lists every topic of the request once."""
     times = Counter(topic.name for topic in request.topics)
     results = []
     for name, topic in {topic.name: topic for topic in request.topics}.items():

@@ -1,8 +1,8 @@
 """CreateTopics (key 19), v0-7. v1: validate_only, error messages. v2: throttle time. v5:
-flexible; what was made, with its settings (KIP-525). v6: quota errors. v7: topic ids.
+flexible; the new topics with their settings (KIP-525). v6: quota errors. v7: topic ids.
 
 -1 asks for the default number of partitions or replicas. KIP-464 allows it from v4, but Apache
-Kafka takes it at every version, and KafkaJS relies on that.
+Kafka accepts it in every version, and KafkaJS relies on that.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 async def create_topics(
     node: Node, ctx: Context, request: CreateTopicsRequest
 ) -> CreateTopicsResponse:
-    """Make topics, each for itself: one that cannot be made does not hinder the others."""
+    """Create topics, each independently."""
     times = Counter(topic.name for topic in request.topics)
     wanted = {topic.name: topic for topic in request.topics}
     outcomes: dict[str, Topic | KafkaError] = {}
@@ -90,7 +90,7 @@ def _made(node: Node, topic: Topic, validate_only: bool) -> CreatableTopicResult
     ]
     return CreatableTopicResult(
         name=topic.name,
-        # What was only tried out has no id: nobody could use it.
+        # A topic that was only validated has no id.
         topic_id=ZERO_UUID if validate_only else topic.id,
         error_message=None,
         num_partitions=topic.partitions,

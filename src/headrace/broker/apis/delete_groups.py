@@ -1,4 +1,4 @@
-"""DeleteGroups (key 42), v0-3. v1: throttle after the answer. v2: flexible. v3: error message."""
+"""DeleteGroups (key 42), v0-3. v1: throttle after the response. v2: flexible. v3: error message."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @serves(DeleteGroupsRequest, 0, 3)
 def delete_groups(node: Node, ctx: Context, request: DeleteGroupsRequest) -> Pending:
-    """Delete empty groups with their offsets; answered when that is durable."""
+    """Delete empty groups with their offsets; responds when that is durable."""
     group_ids = list(dict.fromkeys(request.groups_names))
     results: dict[str, DeletableGroupResult] = {}
     answer = Pending()

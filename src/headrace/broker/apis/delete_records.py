@@ -1,7 +1,7 @@
 """DeleteRecords (key 21), v0-2. v1: quotas. v2: flexible.
 
-The offset -1 stands for the high watermark. Readers no longer see the records at once; the answer
-comes when a crash cannot bring them back; the files go with the next retention run.
+The offset -1 means the high watermark. Readers stop seeing the records at once; the response leaves
+when a crash cannot bring them back; the next retention run removes the files.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from headrace.broker.registry import Context
 
 NO_LOW_WATERMARK = -1
-# Stands for all that readers can see.
+# Means everything that readers can see.
 HIGH_WATERMARK = -1
 
 
@@ -63,7 +63,7 @@ async def _delete(node: Node, topic: str, index: int, offset: int) -> int:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
     log = partition.log
     if not log.config.deletes:
-        # A compacted topic keeps the last record of every key; this would break that promise.
+        # A compacted topic promises to keep the last record of every key.
         raise KafkaError(ErrorCode.POLICY_VIOLATION)
     if offset == HIGH_WATERMARK or offset > log.high_watermark:
         await partition.durable_end()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from headrace.broker.node import Node
     from headrace.broker.registry import Context
 
-# The first version with an error code of its own for a broker that deletes no topics.
+# The first version with an error code for a broker that deletes no topics.
 DELETION_DISABLED = 3
 
 
@@ -29,7 +29,7 @@ DELETION_DISABLED = 3
 async def delete_topics(
     node: Node, ctx: Context, request: DeleteTopicsRequest
 ) -> DeleteTopicsResponse:
-    """Delete topics by name or by id, each for itself."""
+    """Delete topics by name or by id, each independently."""
     wanted = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
     times = Counter((topic.name, topic.topic_id) for topic in wanted)
     results = []
@@ -54,7 +54,7 @@ async def delete_topics(
 
 
 def _resolve(node: Node, name: str | None, topic_id: bytes) -> tuple[str, bytes]:
-    """Name and id of the topic that is meant."""
+    """The name and id of the topic to delete."""
     if name is not None and topic_id != ZERO_UUID:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id."

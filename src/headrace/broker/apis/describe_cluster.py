@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from headrace.broker.registry import Context
 
 BROKERS, CONTROLLERS = 1, 2
-# Everything that can be done with a cluster, one bit per operation: create, alter, describe,
+# All operations on a cluster, one bit each: create, alter, describe,
 # cluster action, describe configs, alter configs, idempotent write.
 CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
 
@@ -26,7 +26,7 @@ CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12
 def describe_cluster(
     node: Node, ctx: Context, request: DescribeClusterRequest
 ) -> DescribeClusterResponse:
-    """Say who is in the cluster; brokers are never fenced here, a single node is up or gone."""
+    """List the brokers of the cluster; none is ever fenced: a single node is up or gone."""
     if request.endpoint_type != BROKERS:
         if request.endpoint_type == CONTROLLERS:
             error = ErrorCode.MISMATCHED_ENDPOINT_TYPE

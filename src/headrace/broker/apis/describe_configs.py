@@ -1,8 +1,8 @@
 """DescribeConfigs (key 32), v1-4. v1: sources and synonyms. v2: quotas. v3: types and
 documentation. v4: flexible.
 
-Every setting of a topic or a broker comes with its value, where that comes from, and what it would
-be without that place (the synonyms, deciding one first). Sensitive values are never told.
+Every setting of a topic or a broker has its value, its source, and its synonyms: the values of all
+sources, the deciding one first. Sensitive values are never sent.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 def describe_configs(
     node: Node, ctx: Context, request: DescribeConfigsRequest
 ) -> DescribeConfigsResponse:
-    """Tell the settings of topics and brokers."""
+    """Describe the settings of topics and brokers."""
     results = []
     for resource in request.resources:
         result = DescribeConfigsResult(
@@ -56,7 +56,7 @@ def describe_configs(
 
 
 def check_broker(node: Node, name: str) -> int | None:
-    """The broker that a resource names, None for all; KafkaError if it is not this one."""
+    """The broker that a resource names, None for all; raises KafkaError if it is another one."""
     if not name:
         return None
     this_node = node.cluster.node_id
@@ -94,7 +94,7 @@ def _describe_topic(
     for row in settings.rows:
         if not wanted or row.name in wanted:
             synonyms = topic_synonyms(node.settings, settings, row)
-            # A topic's settings can all change while it is in use.
+            # Every setting of a topic can change while it is in use.
             yield _entry(row, settings.text(row.name), synonyms, read_only=False)
 
 
@@ -116,7 +116,7 @@ def _describe_broker(node: Node, wanted: set[str]) -> Iterable[DescribeConfigsRe
 
 
 def _describe_all_brokers(node: Node, wanted: set[str]) -> Iterable[DescribeConfigsResourceResult]:
-    """Only what was set for all brokers at once."""
+    """The settings that were set for all brokers."""
     source = Source.DYNAMIC_DEFAULT_BROKER
     for name, value in node.settings.layer(source).items():
         if not wanted or name in wanted:

@@ -1,5 +1,5 @@
 """DescribeGroups (key 15), v0-6. v1: throttle time. v3: authorized operations. v4: instance ids.
-v5: flexible. v6: an error for groups that are not there (KIP-1043).
+v5: flexible. v6: an error for groups that do not exist (KIP-1043).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from headrace.broker.node import Node
     from headrace.broker.registry import Context
 
-# READ, DELETE and DESCRIBE as bits of Kafka's operation codes: nothing is forbidden here yet.
+# READ, DELETE and DESCRIBE as bits of Kafka's operation codes: there is no authorization yet.
 ALL_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8
 
 

@@ -1,4 +1,4 @@
-"""DescribeLogDirs (key 35), v1-4. v2: flexible. v3: an error for the whole answer. v4: total and
+"""DescribeLogDirs (key 35), v1-4. v2: flexible. v3: an error for the whole response. v4: total and
 usable bytes (KIP-827).
 """
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from headrace.storage import Log, LogDir
     from headrace.storage.dirs.move import Move
 
-# A topic's name and what is told of one of its partitions.
+# A topic's name and the description of one of its partitions.
 Row = tuple[str, DescribeLogDirsPartition]
 UNKNOWN_BYTES = -1
 
@@ -32,7 +32,7 @@ UNKNOWN_BYTES = -1
 async def describe_log_dirs(
     node: Node, ctx: Context, request: DescribeLogDirsRequest
 ) -> DescribeLogDirsResponse:
-    """Say which partitions each data folder holds, their sizes, and how much room is left."""
+    """List the partitions of each data folder, their sizes, and the free space."""
     rows: defaultdict[LogDir, list[Row]] = defaultdict(list)
     wanted = None
     if request.topics is not None:
@@ -52,7 +52,7 @@ def _current(log: Log) -> DescribeLogDirsPartition:
     return DescribeLogDirsPartition(
         partition_index=log.partition,
         partition_size=log.size_bytes,
-        # How far a replica's end is behind the high watermark: a leader's never is.
+        # How far a replica's end is behind the high watermark; a leader's never is.
         offset_lag=max(log.high_watermark - log.end_offset, 0),
     )
 
@@ -79,7 +79,7 @@ async def _describe(node: Node, log_dir: LogDir, rows: list[Row]) -> DescribeLog
     ]
     fs = node.logs.fs
     try:
-        # A network file system may take its time.
+        # A network file system may be slow.
         result.total_bytes = await node.run_read(fs.total_bytes, log_dir.path)
         result.usable_bytes = await node.run_read(fs.free_bytes, log_dir.path)
     except OSError:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def describe_producers(
     node: Node, ctx: Context, request: DescribeProducersRequest
 ) -> DescribeProducersResponse:
-    """Tell what partitions remember of idempotent and transactional producers."""
+    """List the idempotent and transactional producers that partitions remember."""
     return DescribeProducersResponse(
         topics=[
             TopicResponse(

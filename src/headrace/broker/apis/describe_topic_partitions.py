@@ -1,7 +1,7 @@
 """DescribeTopicPartitions (key 75), v0 (KIP-966).
 
-Topics come in the order of their names, a limited number of partitions per answer; the cursor says
-where the next request goes on.
+Topics are listed by name, with a limited number of partitions per response; the cursor says where
+the next request continues.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def _describe(
                 leader_epoch=partition.leader_epoch,
                 replica_nodes=partition.replica_nodes,
                 isr_nodes=partition.isr_nodes,
-                # Nobody was ever eligible but the one replica, which is in sync.
+                # The only replica is always in sync, so no other was ever eligible.
                 eligible_leader_replicas=[],
                 last_known_elr=[],
                 offline_replicas=partition.offline_replicas,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def describe_transactions(
     node: Node, ctx: Context, request: DescribeTransactionsRequest
 ) -> DescribeTransactionsResponse:
-    """Tell the state, the producer and the partitions of transactional ids."""
+    """Describe the state, the producer and the partitions of transactional ids."""
     return DescribeTransactionsResponse(
         transaction_states=[_describe(node, each) for each in request.transactional_ids]
     )

@@ -1,7 +1,7 @@
-"""ElectLeaders (key 43), v0-2. v1: unclean elections, an error for the whole answer (KIP-460).
+"""ElectLeaders (key 43), v0-2. v1: unclean elections, an error for the whole response (KIP-460).
 v2: flexible.
 
-Each partition has one replica, which leads whenever it is there: there is never anything to elect.
+Each partition has one replica, which leads whenever it is online: there is nothing to elect.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ NO_CANDIDATE = {
 
 @serves(ElectLeadersRequest, 0, 2)
 def elect_leaders(node: Node, ctx: Context, request: ElectLeadersRequest) -> ElectLeadersResponse:
-    """Say of each partition why it needs no election, or can have none.
+    """Say for each partition why it needs no election, or can have none.
 
-    Asked for all partitions, only those without a leader are told.
+    A request for all partitions gets only those without a leader.
     """
     unknown = request.election_type not in NO_CANDIDATE
     response = ElectLeadersResponse(

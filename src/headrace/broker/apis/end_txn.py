@@ -28,7 +28,7 @@ EPOCH_VERSION = 5
 
 @serves(EndTxnRequest, 0, 5)
 def end_txn(node: Node, ctx: Context, request: EndTxnRequest) -> Answer:
-    """Commit or abort; answered when the decision is durable, its markers follow."""
+    """Commit or abort; responds when the decision is durable, and markers follow."""
     try:
         coordinator = node.transactions.shard_of(request.transactional_id).coordinator
     except KafkaError as error:
@@ -39,7 +39,7 @@ def end_txn(node: Node, ctx: Context, request: EndTxnRequest) -> Answer:
 
 
 async def _end_with_new_id(node: Node, ctx: Context, request: EndTxnRequest) -> Message:
-    """End a transaction whose producer has (nearly) used up its epochs."""
+    """End a transaction whose producer has almost used up its epochs."""
     answer = _end(node, ctx, request, await node.catalog.next_producer_id())
     return await answer.wait() if isinstance(answer, Pending) else answer
 
@@ -60,9 +60,9 @@ def _end(
             now,
         )
         if result.error is ErrorCode.INVALID_TXN_STATE:
-            # The end of the line for many clients: say what they ran into.
+            # Fatal for many clients, so log it.
             known = coordinator.transactions.get(request.transactional_id)
-            log.warning("EndTxn v%d %r is refused: %r", ctx.api_version, request, known)
+            log.warning("refused EndTxn v%d %r: %r", ctx.api_version, request, known)
         return result
 
     return node.transactions.serve(

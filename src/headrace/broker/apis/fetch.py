@@ -1,7 +1,7 @@
 """Fetch (key 1), v4-18. v4: isolation level. v5: log start offset. v7: fetch sessions. v9: leader
 epoch. v10: zstd. v11: rack. v12: flexible, diverging epoch. v13: topic ids. v15-v18: for replicas.
 
-Records are not read here: the answer holds pieces of files, which the connection sends.
+Records are not read here: the response has pieces of files, which the connection sends.
 """
 
 from __future__ import annotations
@@ -32,30 +32,30 @@ if TYPE_CHECKING:
 READ_COMMITTED = 1
 TOPIC_ID_VERSION = 13
 NO_RECORDS = b""
-# How often a fetch is sent to a thread before it waits for the disk itself.
+# How many times a fetch warms the page cache on a thread before it waits for the disk itself.
 COLD_TRIES = 16
-# The longest wait: nothing is read from a client that waits, so one that has gone is found out
-# only when it is answered.
+# The longest wait. A client that waits is not read from, so one that is gone is noticed only when
+# the response is sent.
 WAIT_MS_MAX = 300_000
 
 log = logging.getLogger(__name__)
 
 
 class ColdReads(Exception):
-    """Some of what a fetch wants is not in the page cache."""
+    """Some data of a fetch is not in the page cache."""
 
     def __init__(self, reads: list[ColdRead]) -> None:
         super().__init__(f"{len(reads)} partitions are cold")
         self._reads = reads
 
     def warm(self) -> None:
-        """Bring it there; waits for the disk, so on a thread."""
+        """Read it into the page cache; waits for the disk, so on a thread."""
         for read in self._reads:
             read.warm()
 
 
 class Fetching:
-    """One fetch: reads what is there, and knows whether that is enough to answer."""
+    """One fetch: reads what is there, and knows whether that is enough for a response."""
 
     __slots__ = ("_by_id", "_committed", "_node", "_request", "_scope", "enough")
 
@@ -68,9 +68,9 @@ class Fetching:
         self.enough = False
 
     def read(self, wait: bool = False) -> FetchResponse:
-        """Read every wanted partition up to the limits and put the answer together.
+        """Read every wanted partition up to the limits, and make the response.
 
-        Raises ColdReads, unless told to wait, when the disk would have to be waited for.
+        Raises ColdReads if it would have to wait for the disk, unless `wait` is set.
         """
         request = self._request
         room = min(request.max_bytes, self._node.fetch_bytes_max)
@@ -94,7 +94,7 @@ class Fetching:
                 data.high_watermark = -1
                 failed = True
             except OSError as error:
-                log.error("partition %s-%d cannot be read: %s", *wanted.key[::2], error)
+                log.error("cannot read partition %s-%d: %s", *wanted.key[::2], error)
                 data.error_code = ErrorCode.KAFKA_STORAGE_ERROR
                 failed = True
             else:
@@ -105,7 +105,7 @@ class Fetching:
         return self._scope.respond(results) if self.enough else _NOT_YET
 
     def read_anyway(self, wait: bool = False) -> FetchResponse:
-        """The answer with what there is, be it nothing."""
+        """The response with what there is, even if that is nothing."""
         self._request.min_bytes = 0
         return self.read(wait)
 
@@ -150,7 +150,7 @@ class Fetching:
             return 0
         data.records = piece
         if self._committed:
-            # Of the piece, not of all up to the limit: a reader far behind gets what it can use.
+            # Only those of the piece: a reader far behind has no use for later ones.
             behind = min(limit, records.offset_behind(piece))
             data.aborted_transactions = [
                 AbortedTransaction(producer_id=producer_id, first_offset=first_offset)
@@ -193,14 +193,14 @@ class FetchWaiting(Waiting):
 async def _behind_syncs(
     node: Node, fetching: Fetching, partitions: list[Partition]
 ) -> FetchResponse:
-    """Answer a fetch that does not wait for records once those already written are durable.
+    """Respond to a fetch that does not wait for records once those already written are durable.
 
     Its sender may have written them itself, with acks=1.
     """
     for partition in partitions:
         partition.sync()
     for partition in partitions:
-        # A partition that fails says so in the answer.
+        # The response has the error of a partition that fails.
         with contextlib.suppress(KafkaError):
             await partition.durable_end()
     try:
@@ -210,7 +210,7 @@ async def _behind_syncs(
 
 
 async def read_cold(node: Node, fetching: Fetching, cold: ColdReads) -> FetchResponse:
-    """Answer with what there is once a thread has brought it into the page cache."""
+    """Respond with what there is once a thread has read it into the page cache."""
     for _ in range(COLD_TRIES):
         node.metrics.cold_reads.value += 1
         await node.run_read(cold.warm)
@@ -218,7 +218,7 @@ async def read_cold(node: Node, fetching: Fetching, cold: ColdReads) -> FetchRes
             return fetching.read_anyway()
         except ColdReads as next_cold:
             cold = next_cold
-    # The cache loses pages as fast as they come: waiting for the disk is the lesser evil.
+    # The cache loses pages as fast as they come: wait for the disk.
     return fetching.read_anyway(wait=True)
 
 
@@ -226,7 +226,7 @@ async def read_cold(node: Node, fetching: Fetching, cold: ColdReads) -> FetchRes
 def fetch(
     node: Node, ctx: Context, request: FetchRequest
 ) -> FetchResponse | Pending | Awaitable[FetchResponse]:
-    """Answer with at least `min_bytes` of records, or with what there is after `max_wait_ms`."""
+    """Respond with at least `min_bytes` of records, or with what there is after `max_wait_ms`."""
     scope = node.fetch_sessions.open(request, ctx.api_version)
     if isinstance(scope, ErrorCode):
         return FetchResponse(error_code=scope)
@@ -248,7 +248,7 @@ def fetch(
     wait_ms = min(request.max_wait_ms, WAIT_MS_MAX)
     node.fetches.park(FetchWaiting(node, fetching, pending), partitions, wait_ms)
     for partition in partitions:
-        # A reader at the end waits: what is written must not wait for the flush timer.
+        # A reader waits at the end: sync now instead of at the flush timer.
         if partition.has_unsynced:
             partition.sync()
     return pending

@@ -28,7 +28,7 @@ NO_NODE = -1
 async def find_coordinator(
     node: Node, ctx: Context, request: FindCoordinatorRequest
 ) -> FindCoordinatorResponse:
-    """Say which broker coordinates a group or a transactional id; makes its topic on first use."""
+    """Find the coordinator of a group or a transactional id; its topic is created on first use."""
     batched = ctx.api_version >= BATCH_VERSION
     keys = request.coordinator_keys if batched else [request.key]
     try:

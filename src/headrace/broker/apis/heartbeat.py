@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 @serves(HeartbeatRequest, 0, 4)
 def heartbeat(node: Node, ctx: Context, request: HeartbeatRequest) -> HeartbeatResponse:
-    """Note that a member lives, and tell it whether to join again; never waits for the disk."""
+    """Extend a member's session, and tell it whether to rejoin; never waits for the disk."""
     try:
         shard = node.groups.shard_of(request.group_id)
     except KafkaError as error:
         if error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-            # Sessions begin when the loading is over: until then everybody is alive.
+            # Sessions start when loading is over: until then every member is alive.
             return HeartbeatResponse()
         return HeartbeatResponse(error_code=error.code)
     return HeartbeatResponse(error_code=shard.coordinator.classic.heartbeat(request, shard.now()))

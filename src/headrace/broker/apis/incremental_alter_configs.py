@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 async def incremental_alter_configs(
     node: Node, ctx: Context, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
-    """Change single settings of topics and brokers, each resource for itself."""
+    """Change single settings of topics and brokers, each resource independently."""
     outcomes = await alter_each(node, request, _alteration)
     return IncrementalAlterConfigsResponse(
         responses=[AlterConfigsResourceResponse(**outcome._asdict()) for outcome in outcomes]

@@ -1,9 +1,9 @@
-"""InitProducerId (key 22), v0-5. v2: flexible. v3: a producer id and epoch to go on with (KIP-360).
+"""InitProducerId (key 22), v0-5. v2: flexible. v3: a producer id and epoch to continue (KIP-360).
 v4: PRODUCER_FENCED. v5: TRANSACTION_ABORTABLE.
 
 Ids come from blocks that the catalog reserves, so an id is never given twice, not even after a
-crash. A transactional producer keeps its id and gets a new epoch, which fences whoever had the
-transactional id before; an open transaction is aborted first.
+crash. A transactional producer keeps its id and gets a new epoch, which fences earlier producers
+with the same transactional id; an open transaction is aborted first.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ FENCED_VERSION = 4
 async def init_producer_id(
     node: Node, ctx: Context, request: InitProducerIdRequest
 ) -> InitProducerIdResponse:
-    """Give out a producer id and epoch; those of a transactional id are durable by then."""
+    """Assign a producer id and epoch; those of a transactional id are durable by then."""
     if request.transactional_id is None:
         producer_id = await node.catalog.next_producer_id()
         return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @serves(JoinGroupRequest, 0, 9)
 def join_group(node: Node, ctx: Context, request: JoinGroupRequest) -> Message | Pending:
-    """Take a member into its group; answered when the joining is over."""
+    """Add a member to its group; responds when the join phase is over."""
     return node.groups.serve(
         ctx,
         request.group_id,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @serves(LeaveGroupRequest, 0, 5)
 def leave_group(node: Node, ctx: Context, request: LeaveGroupRequest) -> Message | Pending:
-    """Let members go; those who stay share out anew."""
+    """Remove members from their group; the others rebalance."""
     return node.groups.serve(
         ctx,
         request.group_id,

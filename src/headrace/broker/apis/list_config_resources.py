@@ -1,5 +1,5 @@
-"""ListConfigResources (key 74), v0-1. v0: client metrics subscriptions only, of which there are
-none. v1: any types, all when none is named (KIP-1142).
+"""ListConfigResources (key 74), v0-1. v0: client metrics subscriptions only (there are none).
+v1: any types, all when no type is given (KIP-1142).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ KNOWN_TYPES = frozenset(ResourceType) - {ResourceType.UNKNOWN}
 def list_config_resources(
     node: Node, ctx: Context, request: ListConfigResourcesRequest
 ) -> ListConfigResourcesResponse:
-    """List what has settings; groups, loggers and client metrics have none here."""
+    """List the resources with settings; groups, loggers and client metrics have none here."""
     wanted = {ResourceType.CLIENT_METRICS} if ctx.api_version == 0 else set(request.resource_types)
     if not wanted:
         wanted = set(KNOWN_TYPES)

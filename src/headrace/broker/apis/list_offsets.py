@@ -28,7 +28,7 @@ EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
 EARLIEST_PENDING_UPLOAD = -6
 READ_COMMITTED = 1
-# What is asked of the beginning of a log, or of nothing, does not change with its end.
+# These do not depend on the end of a log.
 FIRST = frozenset({EARLIEST, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD})
 NO_TIMESTAMP = -1
 NO_OFFSET = -1
@@ -38,7 +38,7 @@ NO_OFFSET = -1
 async def list_offsets(
     node: Node, ctx: Context, request: ListOffsetsRequest
 ) -> ListOffsetsResponse:
-    """Find the offset of a time, or of an end of the log."""
+    """Find the offset of a timestamp, or the start or end of the log."""
     committed = request.isolation_level == READ_COMMITTED
     _start_syncs(node, request)
     topics = []
@@ -58,7 +58,7 @@ async def list_offsets(
 
 
 def _start_syncs(node: Node, request: ListOffsetsRequest) -> None:
-    """Start the syncs that the partitions will wait for, so that they run side by side."""
+    """Start the syncs that the partitions will wait for, so that they run concurrently."""
     for topic in request.topics:
         for wanted in topic.partitions:
             partition = node.partitions.get(topic.name, wanted.partition_index)
@@ -83,19 +83,19 @@ async def _look_up(
     limit = log.last_stable_offset if committed else log.high_watermark
     time = wanted.timestamp
     if time == LATEST:
-        # Readers that start at 'latest' must not be sent ahead of what is durable.
+        # Readers that start at 'latest' must not start after what is durable.
         found = (limit, NO_TIMESTAMP)
         epoch = partition.leader_epoch
     elif time in (EARLIEST, EARLIEST_LOCAL):
         found = (log.start_offset, NO_TIMESTAMP)
         epoch = log.epochs.epoch_for(log.start_offset)
     elif time in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
-        found = (NO_OFFSET, NO_TIMESTAMP)  # nothing is ever tiered
+        found = (NO_OFFSET, NO_TIMESTAMP)  # there is no tiered storage
         epoch = -1
     elif time < MAX_TIMESTAMP:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
     else:
-        # Finding a time reads the log: cold data must not hold the loop.
+        # Finding a timestamp reads the log: cold data must not block the loop.
         search = log.max_timestamp_offset if time == MAX_TIMESTAMP else log.offset_for_timestamp
         arguments = () if time == MAX_TIMESTAMP else (time,)
         hit = await node.run_read(search, *arguments)

@@ -19,5 +19,5 @@ if TYPE_CHECKING:
 def list_partition_reassignments(
     node: Node, ctx: Context, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
-    """Nothing is ever on its way to another broker: there is only this one."""
+    """No partition ever moves to another broker: there is only this one."""
     return ListPartitionReassignmentsResponse(error_message=None)

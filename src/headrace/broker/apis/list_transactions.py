@@ -55,7 +55,7 @@ async def list_transactions(
 async def _matching(
     node: Node, pattern: str, found: list[TransactionState]
 ) -> list[TransactionState]:
-    """Those whose id matches; raises KafkaError for a pattern that is none, or takes too long."""
+    """Those whose id matches; raises KafkaError for a pattern that is invalid or takes too long."""
     ids = [transaction.transactional_id for transaction in found]
     try:
         async with asyncio.timeout(PATTERN_SECONDS_MAX):

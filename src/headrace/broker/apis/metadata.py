@@ -1,11 +1,11 @@
 """Metadata (key 3), v0-13. v1: controller, rack, internal topics; null (not empty) asks for all
 topics. v2: cluster id. v3: throttle time. v4: allow_auto_topic_creation. v5: offline replicas.
-v7: leader epochs. v8: authorized operations. v9: flexible. v10: topic ids in answers. v11: no
-cluster operations. v12: topics by id. v13: an error for the whole answer.
+v7: leader epochs. v8: authorized operations. v9: flexible. v10: topic ids in responses. v11: no
+cluster operations. v12: topics by id. v13: an error for the whole response.
 
-With `auto.create.topics.enable` an unknown topic is made with `num.partitions` before the answer,
-so that clients need not ask again. A partition that is not served yet, or whose disk failed, has
-no leader and LEADER_NOT_AVAILABLE, which clients retry.
+With `auto.create.topics.enable` an unknown topic is created before the response, with
+`num.partitions`, so that clients need not ask again. A partition that is not served yet, or whose
+disk failed, has no leader and LEADER_NOT_AVAILABLE, which clients retry.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from headrace.broker.node import Node
     from headrace.broker.registry import Context
 
-# The first version that may name a topic by its id alone.
+# The first version that may name a topic only by its id.
 BY_ID = 12
 NO_LEADER = -1
-# Everything that can be done with a topic, one bit per operation: read, write, create, delete,
-# alter, describe, describe configs, alter configs. Without an authorizer everybody may do it all.
+# All operations on a topic, one bit each: read, write, create, delete, alter, describe, describe
+# configs, alter configs. Without an authorizer every client may do all of them.
 TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
 
 
@@ -45,7 +45,7 @@ TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11
 def metadata(
     node: Node, ctx: Context, request: MetadataRequest
 ) -> MetadataResponse | Awaitable[MetadataResponse]:
-    """Say which brokers there are and who leads the partitions of the topics asked for."""
+    """List the brokers, and the leaders of the requested topics' partitions."""
     missing = _topics_to_create(node, request)
     if missing:
         return _create_and_answer(node, ctx, request, missing)
@@ -57,7 +57,7 @@ def _asks_for_all(ctx: Context, request: MetadataRequest) -> bool:
 
 
 def _topics_to_create(node: Node, request: MetadataRequest) -> list[NewTopic]:
-    """Unknown topics that are to be made; the broker's own are made by their first use alone."""
+    """The unknown topics to create; internal topics are created only by their first use."""
     if not request.topics or not request.allow_auto_topic_creation:
         return []
     known = node.catalog.topics
@@ -81,7 +81,7 @@ async def _create_and_answer(
     errors = {
         new.name: outcome.code
         for new, outcome in zip(missing, outcomes, strict=True)
-        # Another client may have made it meanwhile: then it is simply there.
+        # Another client may have created it in the meantime.
         if isinstance(outcome, KafkaError) and outcome.code != ErrorCode.TOPIC_ALREADY_EXISTS
     }
     return _answer(node, ctx, request, errors)
@@ -120,7 +120,7 @@ def _look_up(
 ) -> MetadataResponseTopic:
     name, topic_id = wanted.name, wanted.topic_id
     if (topic_id != ZERO_UUID or name is None) and ctx.api_version < BY_ID:
-        # Versions 10 and 11 have the fields but promise nothing for them (KAFKA-12701).
+        # Versions 10 and 11 have the field, but do not support it (KAFKA-12701).
         return MetadataResponseTopic(
             error_code=ErrorCode.INVALID_REQUEST, name=name or "", topic_id=topic_id
         )
@@ -138,7 +138,7 @@ def _look_up(
 
 
 def unknown_topic_error(name: str) -> ErrorCode:
-    """Why there is no topic of this name: it cannot have it, or there is just none."""
+    """Why there is no topic of this name: the name is invalid, or unknown."""
     try:
         check_name(name)
     except ValueError:
@@ -149,7 +149,7 @@ def unknown_topic_error(name: str) -> ErrorCode:
 def describe_topic(
     node: Node, topic: Topic, indexes: Iterable[int] | None = None
 ) -> MetadataResponseTopic:
-    """A topic with the leader of each of its partitions, or of some."""
+    """A topic with the leaders of its partitions."""
     this_node = node.cluster.node_id
     get = node.partitions.get
     partitions = []

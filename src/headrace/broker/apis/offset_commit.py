@@ -32,7 +32,7 @@ TOPIC_ID_VERSION = 10
 
 @serves(OffsetCommitRequest, 2, 10, fast_path=CommitTemplates)
 def offset_commit(node: Node, ctx: Context, request: OffsetCommitRequest) -> Message | Pending:
-    """Store offsets; answered when they are durable."""
+    """Store offsets; responds when they are durable."""
     refused = _sort_out(node, ctx, request)
 
     def commit(coordinator: GroupCoordinator, call: Call) -> Result:
@@ -53,7 +53,7 @@ def offset_commit(node: Node, ctx: Context, request: OffsetCommitRequest) -> Mes
 def _sort_out(
     node: Node, ctx: Context, request: OffsetCommitRequest
 ) -> list[OffsetCommitResponseTopic]:
-    """Leave only what exists in the request, by name; returns the answers for the rest."""
+    """Remove unknown partitions from the request; returns their part of the response."""
     refused: list[OffsetCommitResponseTopic] = []
     kept: list[OffsetCommitRequestTopic] = []
     partitions = node.partitions
@@ -90,7 +90,7 @@ def _sort_out(
 
 
 def add_refused(response: Message, refused: list[OffsetCommitResponseTopic]) -> Message:
-    """Merge the answers for what does not exist into the coordinator's answer."""
+    """Merge the results of unknown partitions into the coordinator's response."""
     assert isinstance(response, OffsetCommitResponse)
     by_topic = {(topic.name, topic.topic_id): topic for topic in response.topics}
     for topic in refused:

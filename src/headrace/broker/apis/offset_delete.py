@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @serves(OffsetDeleteRequest, 0, 0)
 def offset_delete(node: Node, ctx: Context, request: OffsetDeleteRequest) -> Message | Pending:
-    """Forget offsets of topics that no member consumes; answered when that is durable."""
+    """Delete offsets of topics that no member consumes; responds when that is durable."""
     unknown = [topic for topic in request.topics if node.catalog.get(topic.name) is None]
     request.topics = [topic for topic in request.topics if node.catalog.get(topic.name)]
 

@@ -36,7 +36,7 @@ TOPIC_ID_VERSION = 10
 
 @serves(OffsetFetchRequest, 1, 10)
 def offset_fetch(node: Node, ctx: Context, request: OffsetFetchRequest) -> Message | Pending:
-    """Tell what groups have committed; answered when what is told is durable."""
+    """Return committed offsets; responds when they are durable."""
     fetching = Fetching(node, ctx, request)
     waits = {shard for shard in fetching.shards if not shard.is_durable}
     if not waits:
@@ -44,19 +44,19 @@ def offset_fetch(node: Node, ctx: Context, request: OffsetFetchRequest) -> Messa
     answer = Pending()
     for shard in tuple(waits):
 
-        def landing(error: ErrorCode, shard: GroupShard = shard) -> None:
+        def on_durable(error: ErrorCode, shard: GroupShard = shard) -> None:
             waits.discard(shard)
             if error:
                 fetching.fail(shard, error)
             if not waits:
                 answer.resolve(fetching.response())
 
-        shard.when_durable(landing)
+        shard.when_durable(on_durable)
     return answer
 
 
 class Fetching:
-    """The groups of one request, each answered by its shard."""
+    """The groups of one request, each read from its shard."""
 
     def __init__(self, node: Node, ctx: Context, request: OffsetFetchRequest) -> None:
         self._node = node
@@ -76,11 +76,11 @@ class Fetching:
 
     @property
     def shards(self) -> set[GroupShard]:
-        """Whose answers are in this response."""
+        """The shards whose results are in the response."""
         return {shard for shard, _ in self._groups if shard is not None}
 
     def fail(self, failed: GroupShard, error: ErrorCode) -> None:
-        """What a shard told may not outlive a crash: take it back."""
+        """Replace the results of a shard whose offsets may not survive a crash."""
         code = coordinator_error(error)
         self._groups = [
             (shard, OffsetFetchResponseGroup(group_id=group.group_id, error_code=code))
@@ -90,12 +90,12 @@ class Fetching:
         ]
 
     def response(self) -> Message:
-        """The answer in the shape of the request's version."""
+        """The response in the format of the request's version."""
         if self._version >= BATCH_VERSION:
             return OffsetFetchResponse(groups=[group for _, group in self._groups])
         group = self._groups[0][1]
         if group.error_code and self._version < GROUP_ERROR_VERSION:
-            # The oldest clients look for errors at the partitions only.
+            # The oldest clients look for errors only in the partitions.
             error = cast(ErrorCode, group.error_code)
             return failed_response(self._request, OffsetFetchResponse, self._version, error)
         return OffsetFetchResponse(
@@ -142,7 +142,7 @@ class Fetching:
         return found
 
     def _identify(self, topic: OffsetFetchResponseTopics) -> bool:
-        """Name a topic by its id; one that is gone has none and cannot be told of."""
+        """Set a topic's id; a deleted topic has none and is left out."""
         known = self._node.catalog.get(topic.name)
         if known is not None:
             topic.topic_id = known.id
@@ -150,7 +150,7 @@ class Fetching:
 
 
 def _only_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
-    """The one group of an older request, in today's shape."""
+    """The one group of an older request, in the current format."""
     topics = None
     if request.topics is not None:
         topics = [

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def offset_for_leader_epoch(
     node: Node, ctx: Context, request: OffsetForLeaderEpochRequest
 ) -> OffsetForLeaderEpochResponse:
-    """Tell where an epoch ended, so that a client notices a log that was cut (KIP-320)."""
+    """Return where an epoch ended, so that a client notices a truncated log (KIP-320)."""
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 TOPIC_ID_VERSION = 13
 ZSTD_VERSION = 7
-# The records of a plain batch up to this size are looked at on the loop.
+# The records of an uncompressed batch up to this size are checked on the loop.
 INLINE_BYTES_MAX = 8 * 1024
 # The attributes' low byte within a batch.
 CODEC_AT = ATTRIBUTES_AT + 1
@@ -59,7 +59,7 @@ Answer: TypeAlias = ProduceResponse | Pending | Awaitable[ProduceResponse | None
 
 @serves(ProduceRequest, 3, 13, advertised_min=0, receives_records=True, fast_path=ProduceTemplates)
 def produce(node: Node, ctx: Context, request: ProduceRequest) -> Answer:
-    """Append each partition's batch; answer when they are as durable as `acks` asks."""
+    """Append each partition's batch; responds when they are as durable as `acks` asks."""
     if request.transactional_id is None:
         return write_batches(node, ctx, request, None)
     return produce_in_transaction(node, ctx, request, request.transactional_id)
@@ -68,7 +68,7 @@ def produce(node: Node, ctx: Context, request: ProduceRequest) -> Answer:
 def produce_in_transaction(
     node: Node, ctx: Context, request: ProduceRequest, transactional_id: str
 ) -> Answer:
-    """Have the transaction's coordinator admit the batches first; it may take its time."""
+    """Have the transaction's coordinator verify the batches first; this may take a while."""
     by_id = ctx.api_version >= TOPIC_ID_VERSION
     batches = []
     for topic in request.topic_data:
@@ -76,7 +76,7 @@ def produce_in_transaction(
         for data in topic.partition_data:
             partition = node.partitions.get(name, data.index) if name is not None else None
             if partition is None or partition.internal or partition.error:
-                continue  # refused later, and no part of the transaction
+                continue  # refused later; not part of the transaction
             if data.records is not None and is_transactional(data.records):
                 batches.append(((partition.topic, partition.index), data.records))
     verification = TransactionVerification(node, transactional_id, ctx.api_version, batches)
@@ -84,7 +84,7 @@ def produce_in_transaction(
         return write_batches(node, ctx, request, verification)
     for topic in request.topic_data:
         for data in topic.partition_data:
-            # The receive buffer is gone by the time the earlier transaction is over.
+            # The receive buffer is reused before the earlier transaction has ended.
             data.records = memoryview(bytearray(data.records or b""))
     return write_batches_later(node, ctx, request, verification)
 
@@ -92,7 +92,7 @@ def produce_in_transaction(
 async def write_batches_later(
     node: Node, ctx: Context, request: ProduceRequest, verification: TransactionVerification
 ) -> ProduceResponse | None:
-    """Write batches that had to wait for an earlier transaction to be over.
+    """Write batches that had to wait for an earlier transaction to end.
 
     On cancel nothing is written.
     """
@@ -108,7 +108,7 @@ async def write_batches_later(
 def write_batches(
     node: Node, ctx: Context, request: ProduceRequest, verification: TransactionVerification | None
 ) -> Answer:
-    """Append what is acceptable; answer when it is as durable as `acks` asks."""
+    """Append the valid batches; responds when they are as durable as `acks` asks."""
     acks = request.acks
     now_ms = node.clock.now_ms()
     by_id = ctx.api_version >= TOPIC_ID_VERSION
@@ -129,7 +129,7 @@ def write_batches(
                 refuse_batch(result, unknown)
                 continue
             if not partition.opaque and must_be_walked(partition, data.records):
-                # The receive buffer is gone by the time a worker has done its part.
+                # The receive buffer is reused before a worker is done.
                 data.records = memoryview(bytearray(data.records or b""))
                 unpacked.append((partition, data, result))
                 continue
@@ -155,7 +155,7 @@ def write_batches(
 
 
 def hang_up_on_errors(response: ProduceResponse) -> None:
-    """Tell a client that wants no answer the only way there is: by closing its connection."""
+    """Raise ProtocolError, which hangs up, if a batch failed: with acks=0 there is no response."""
     for topic in response.responses:
         for result in topic.partition_responses:
             if result.error_code:
@@ -188,16 +188,16 @@ def park(
     response: ProduceResponse,
     pending: Pending,
 ) -> Pending:
-    """Hold the answer until every target is durable; their syncs start at once."""
+    """Hold the response until every target is durable; their syncs start at once."""
     SyncedResponse(targets, response, pending, refuse_batch).park(node, max(request.timeout_ms, 0))
     return pending
 
 
 def must_be_walked(partition: Partition, records: memoryview | None) -> bool:
-    """Whether a batch's records must be looked at by a worker before it is appended.
+    """Whether a worker must check a batch's records before it is appended.
 
-    On a compacted topic that is so unless the batch is plain and small: what is compressed may be
-    a bomb, whatever its size.
+    On a compacted topic it must, unless the batch is uncompressed and small: a compressed batch
+    of any size may be a bomb.
     """
     if records is None or len(records) < HEADER_BYTES:
         return False  # refused by the log
@@ -215,9 +215,9 @@ async def produce_walked(
     response: ProduceResponse,
     verification: TransactionVerification | None,
 ) -> ProduceResponse | None:
-    """Finish a produce some of whose batches had to be looked into or packed anew.
+    """Finish a produce with batches that a worker must check or recompress.
 
-    On cancel, batches that were not appended by then never are; their client has no answer.
+    On cancel, batches that are not appended yet never are; their client gets no response.
     """
     for partition, data, result in unpacked:
         try:
@@ -246,7 +246,7 @@ async def produce_walked(
 
 
 async def walked(node: Node, partition: Partition, records: memoryview) -> memoryview:
-    """A batch whose records are right, under the topic's codec; the walking is a worker's."""
+    """Check the records of a batch in a worker, and recompress them with the topic's codec."""
     header = check_batch(records, 0, len(records))
     config = partition.log.config
     if header.size > config.max_message_bytes or header.size != len(records):
@@ -276,7 +276,7 @@ def append(
     *,
     walked: bool = False,
 ) -> int:
-    """Append one partition's batch, fill in its result, and return the offset behind it."""
+    """Append one partition's batch, fill in its result, and return the offset after it."""
     try:
         if acks not in (-1, 0, 1):
             raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {acks}, not -1, 0 or 1")
@@ -286,11 +286,11 @@ def append(
         if acks == ACKS_ALL and partition.log.config.min_insync_replicas > 1:
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
-                "min.insync.replicas asks for more than the one replica that there is",
+                "min.insync.replicas is more than the one replica that exists",
             )
         if partition.internal:
             raise KafkaError(
-                ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.topic} is the broker's own"
+                ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.topic} is an internal topic"
             )
         if data.records is None:
             raise KafkaError(ErrorCode.INVALID_RECORD, "no records")
@@ -298,7 +298,7 @@ def append(
             attributes = data.records[CODEC_AT]
             if attributes & TRANSACTIONAL_BIT:
                 if verification is None:
-                    check_batch(data.records, 0, len(data.records))  # a flipped bit is not a wish
+                    check_batch(data.records, 0, len(data.records))  # the bit itself may be damaged
                     raise KafkaError(
                         ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
                         "records of a transaction need a transactional id",

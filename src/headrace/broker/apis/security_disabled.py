@@ -1,12 +1,12 @@
-"""What a broker without users, ACLs, quotas and tokens answers to requests about them: as Apache
-Kafka does on a plain listener without an authorizer.
+"""Requests about users, ACLs, quotas and tokens, which this broker does not have. It responds as
+Apache Kafka does on a plain listener without an authorizer.
 
 SaslHandshake (17), v0-1; DescribeAcls, CreateAcls and DeleteAcls (29-31), v0-3; SaslAuthenticate
 (36), v0-2; Create-, Renew-, Expire- and DescribeDelegationToken (38-41), v1-3, v1-2, v1-2, v1-3;
 Describe- and AlterClientQuotas (48, 49), v0-1; Describe- and AlterUserScramCredentials (50, 51),
 v0.
 
-They are served, because clients and tools judge a broker's age by the APIs that it lists.
+They are served because clients and tools infer a broker's version from the APIs that it lists.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def sasl_handshake(
 def sasl_authenticate(
     node: Node, ctx: Context, request: SaslAuthenticateRequest
 ) -> SaslAuthenticateResponse:
-    """Nobody has to log in on a plain listener."""
+    """A plain listener needs no login."""
     return SaslAuthenticateResponse(
         error_code=ErrorCode.ILLEGAL_SASL_STATE,
         error_message="SaslAuthenticate is not expected on a listener without SASL.",
@@ -97,13 +97,13 @@ def sasl_authenticate(
 
 @serves(DescribeAclsRequest, 0, 3)
 def describe_acls(node: Node, ctx: Context, request: DescribeAclsRequest) -> DescribeAclsResponse:
-    """There is no authorizer that would keep any."""
+    """There is no authorizer."""
     return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER)
 
 
 @serves(CreateAclsRequest, 0, 3)
 def create_acls(node: Node, ctx: Context, request: CreateAclsRequest) -> CreateAclsResponse:
-    """Each is refused: there is no authorizer that would obey it."""
+    """Each is refused: there is no authorizer."""
     refused = AclCreationResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER)
     return CreateAclsResponse(results=[refused] * len(request.creations))
 
@@ -121,7 +121,7 @@ def delete_acls(node: Node, ctx: Context, request: DeleteAclsRequest) -> DeleteA
 def create_delegation_token(
     node: Node, ctx: Context, request: CreateDelegationTokenRequest
 ) -> CreateDelegationTokenResponse:
-    """Tokens are for users who have logged in, and nobody has."""
+    """Tokens are for users who have logged in, which nobody can."""
     return CreateDelegationTokenResponse(error_code=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
 
 
@@ -163,7 +163,7 @@ def describe_client_quotas(
 def alter_client_quotas(
     node: Node, ctx: Context, request: AlterClientQuotasRequest
 ) -> AlterClientQuotasResponse:
-    """Each is refused: a quota that is stored and not obeyed would deceive its owner."""
+    """Each is refused: a quota that is stored but not enforced would mislead."""
     return AlterClientQuotasResponse(
         entries=[
             EntryResult(
@@ -180,7 +180,7 @@ def alter_client_quotas(
 def describe_user_scram_credentials(
     node: Node, ctx: Context, request: DescribeUserScramCredentialsRequest
 ) -> DescribeUserScramCredentialsResponse:
-    """Nobody has credentials; users that are asked for by name are not found."""
+    """There are no credentials; users that are asked for by name are not found."""
     return DescribeUserScramCredentialsResponse(
         error_message=None,
         results=[

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @serves(SyncGroupRequest, 0, 5)
 def sync_group(node: Node, ctx: Context, request: SyncGroupRequest) -> Message | Pending:
-    """Give a member its share; answered when the shares of all are durable."""
+    """Return a member's assignment; responds when the assignments of all are durable."""
     return node.groups.serve(
         ctx,
         request.group_id,

@@ -36,13 +36,13 @@ IMPLICIT_VERSION = 5
 def txn_offset_commit(
     node: Node, ctx: Context, request: TxnOffsetCommitRequest
 ) -> TxnOffsetCommitResponse | Pending:
-    """Store offsets that count once the transaction commits; answered when they are durable."""
+    """Store offsets that count once the transaction commits; responds when they are durable."""
     committing = Committing(node, ctx, request)
     return committing.start() or committing.pending
 
 
 class Committing:
-    """One request on its way: its transaction's coordinator first, then its group's."""
+    """One request: first its transaction's coordinator, then its group's."""
 
     def __init__(self, node: Node, ctx: Context, request: TxnOffsetCommitRequest) -> None:
         self._node = node
@@ -52,7 +52,7 @@ class Committing:
         self.pending = Pending()
 
     def start(self) -> TxnOffsetCommitResponse | None:
-        """Set out; the answer if there is nothing to wait for."""
+        """Start; returns the response if there is nothing to wait for."""
         request, node = self._request, self._node
         if not request.topics:
             return self._refused(ErrorCode.NONE)
@@ -78,7 +78,7 @@ class Committing:
                 transactions.when_over(request.transactional_id, admitted)
 
         def admitted(error: ErrorCode) -> None:
-            # What was found out may have changed while this waited.
+            # The answers may have changed in the meantime.
             error = error or groups.error or transactions.error
             error = error or transactions.coordinator.verify(
                 request.transactional_id, producer, place
@@ -107,7 +107,7 @@ class Committing:
                 response.topics.extend(self._unknown.topics)
                 self.pending.resolve(response)
 
-        # That the offsets belong to the transaction must not be lost while they themselves stay.
+        # The transaction must not lose its group while the offsets stay.
         transactions.when_durable(lambda error: stored.on_resolved(lambda _: added(error)))
 
     def _refused(self, error: ErrorCode) -> TxnOffsetCommitResponse:
@@ -119,14 +119,15 @@ class Committing:
         elif error is ErrorCode.CONCURRENT_TRANSACTIONS and version < IMPLICIT_VERSION:
             error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < LOADING_VERSION:
-            error = ErrorCode.COORDINATOR_NOT_AVAILABLE  # KAFKA-7296: the other one breaks them
+            # The other error breaks these clients (KAFKA-7296).
+            error = ErrorCode.COORDINATOR_NOT_AVAILABLE
         response = refused_txn_commit(self._request, error)
         response.topics.extend(self._unknown.topics)
         return response
 
 
 def _sort_out(node: Node, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse:
-    """Leave only what exists in the request; returns the answers for the rest."""
+    """Remove unknown partitions from the request; returns their part of the response."""
     known: list[TxnOffsetCommitRequestTopic] = []
     unknown: list[TxnOffsetCommitRequestTopic] = []
     for topic in request.topics:

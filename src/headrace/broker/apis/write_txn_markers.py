@@ -1,6 +1,6 @@
 """WriteTxnMarkers (key 27), v1-2. v1: flexible. v2: transaction version (KIP-1228).
 
-Between brokers, and for administrators who end a transaction that hangs in a partition
+For other brokers, and for administrators who end a transaction that hangs in a partition
 (`kafka-transactions.sh abort`). This node's own coordinator writes its markers without it.
 """
 
@@ -34,7 +34,7 @@ Target = SyncedTarget[WritableTxnMarkerPartitionResult]
 
 @serves(WriteTxnMarkersRequest, 1, 2)
 def write_txn_markers(node: Node, ctx: Context, request: WriteTxnMarkersRequest) -> Pending:
-    """Write markers to partitions; answered when all of them are durable, or cannot be."""
+    """Write markers to partitions; responds when all of them are durable, or failed."""
     written: list[Target] = []
     results = [
         WritableTxnMarkerResult(
@@ -54,7 +54,7 @@ def write_txn_markers(node: Node, ctx: Context, request: WriteTxnMarkersRequest)
     ]
     pending = Pending()
     response = WriteTxnMarkersResponse(markers=results)
-    # Unlike the coordinator, who has decided and waits for ever, a client is told what went wrong.
+    # Unlike the coordinator, which retries forever, a client gets the error.
     answer = SyncedResponse(written, response, pending, _refuse)
     if not answer.try_complete():
         answer.park(node, PATIENCE_MS)
@@ -90,7 +90,7 @@ def _refuse(result: WritableTxnMarkerPartitionResult, error: ErrorCode) -> None:
 
 
 def _check_bumped(partition: Partition, producer: Producer) -> None:
-    """Raise KafkaError for a marker that is late: each transaction has an epoch of its own."""
+    """Raise KafkaError for a marker that is late: each transaction has its own epoch."""
     known = partition.log.producers.get(producer.id)
     if known is not None and known.is_in_transaction and producer.epoch <= known.epoch:
         raise KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH)
