@@ -60,7 +60,7 @@ PICTURES = {
     ),
     "dispatch": Picture(
         "States of a partition at its owner",
-        "headrace.dispatch.states:TRANSITIONS",
+        "headrace.dispatch.owned_partition:TRANSITIONS",
         "dispatch-protocol.md",
     ),
     "groups": Picture(

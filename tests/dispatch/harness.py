@@ -12,8 +12,8 @@ from typing import Any
 from tests.waiting import WAIT_SECONDS
 
 from headrace.dispatch import Dispatcher, Limits
-from headrace.dispatch.tokens import Status
-from headrace.dispatch.tokens_open import open_tokens
+from headrace.dispatch.tokens import open_tokens
+from headrace.dispatch.tokens.store import StoreStatus
 
 # Everything that heals does so within a few seconds.
 QUICK = Limits(
@@ -68,7 +68,7 @@ class Harness:
             assert made.wait_ready(WAIT_SECONDS)
         return made
 
-    def status(self, topic: str | None = None) -> Status:
+    def status(self, topic: str | None = None) -> StoreStatus:
         """What the token store says."""
         store = open_tokens(self.tokens, topic or self.topic, QUICK)
         try:

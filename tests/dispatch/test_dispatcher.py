@@ -80,7 +80,7 @@ def test_a_worker_that_raises_fails_its_job_and_no_other(redis_harness: Harness)
         node.submit_sync("not a number").result(WAIT_SECONDS)
 
 
-def test_one_item_at_a_time_in_each_partition(harness: Harness) -> None:
+def test_one_job_at_a_time_in_each_partition(harness: Harness) -> None:
     lock = threading.Lock()
     pause = threading.Event()
     running: dict[int, str] = {}
@@ -176,7 +176,7 @@ def test_what_cannot_be_a_job_or_a_worker_is_refused(redis_harness: Harness) -> 
     with pytest.raises(DispatchError, match="None is not a job"):
         node.submit_sync(None)
     for id in ("", "x" * 256, "a\0b"):
-        with pytest.raises(DispatchError, match="1 to 255 bytes and no NUL"):
+        with pytest.raises(DispatchError, match="1 to 255 bytes without NUL"):
             node.submit_sync(b"x", id=id)
     with pytest.raises(DispatchError, match=r"max\.request\.size"):
         node.submit_sync(b"x" * 1_000_000)
@@ -253,7 +253,7 @@ def test_a_node_reads_outcomes_only_when_it_has_jobs_of_its_own(redis_harness: H
 def test_jobs_that_wait_without_any_token_are_explained_once(
     redis_harness: Harness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("headrace.dispatch.inspector.OVERDUE_LOOK_SECONDS", 0.05)
+    monkeypatch.setattr("headrace.dispatch.lookup_service.OVERDUE_CHECK_SECONDS", 0.05)
     node = redis_harness.node(None)
     node.submit_sync(b"nobody is there")
     wait_until(lambda: "no worker has put a token" in caplog.text)
@@ -295,7 +295,7 @@ def test_tokens_of_topics_do_not_mix(redis_harness: Harness) -> None:
 def test_a_broker_that_is_not_there_is_a_clear_error(
     redis_harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.dispatch.cluster.REQUEST_SECONDS", 0.5)
+    monkeypatch.setattr("headrace.dispatch.topic_admin.REQUEST_SECONDS", 0.5)
     redis_harness.bootstrap = "127.0.0.1:1"
     with pytest.raises(DispatchError, match=r"127\.0\.0\.1:1 .*is the broker running"):
         redis_harness.node(None)

@@ -14,7 +14,7 @@ from tests.redis_server import RedisServer
 from tests.waiting import WAIT_SECONDS, wait_until
 
 from headrace.dispatch import Dispatcher
-from headrace.dispatch.tokens_open import open_tokens
+from headrace.dispatch.tokens import open_tokens
 
 
 @pytest.fixture

@@ -13,10 +13,10 @@ from headrace.dispatch.jobs import (
     decode_answer,
     encode_answer,
     encode_job,
-    make_worker,
 )
 from headrace.dispatch.metrics import COUNTERS, GAUGES, text
-from headrace.dispatch.outcomes import Outcome, parse
+from headrace.dispatch.records import Outcome, parse_outcome
+from headrace.dispatch.workers import make_worker
 
 DELIVERY = Delivery("id", "jobs", 1, 2, "3.4")
 
@@ -82,7 +82,7 @@ def test_jobs_are_bytes_on_the_way() -> None:
     ],
 )
 def test_an_outcome_comes_back_as_it_was(outcome: Outcome) -> None:
-    assert parse(outcome.id.encode(), outcome.answer, outcome.headers()) == outcome
+    assert parse_outcome(outcome.id.encode(), outcome.answer, outcome.headers()) == outcome
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_an_outcome_comes_back_as_it_was(outcome: Outcome) -> None:
     ],
 )
 def test_a_record_of_somebody_else_is_no_outcome(key: bytes | None, headers: Any) -> None:
-    assert parse(key, b"", headers) is None
+    assert parse_outcome(key, b"", headers) is None
 
 
 def test_metrics_are_what_prometheus_reads() -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from headrace.dispatch.limits import Limits
-from headrace.dispatch.sharing import STRIDE
-from headrace.dispatch.states import TRANSITIONS
+from headrace.dispatch.options import DispatchLimits
+from headrace.dispatch.owned_partition import TRANSITIONS
+from headrace.dispatch.tokens.scheduler import STRIDE
 
 PAGE = (Path(__file__).parents[2] / "docs" / "dispatch-protocol.md").read_text()
 
@@ -19,5 +19,5 @@ def test_the_page_has_the_whole_transition_table() -> None:
 
 
 def test_the_page_states_the_bounds_of_the_code() -> None:
-    assert f"{Limits().healing_ms_max // 1000} s with the defaults" in PAGE
+    assert f"{DispatchLimits().healing_ms_max // 1000} s with the defaults" in PAGE
     assert f"`{STRIDE} / weight`" in PAGE

@@ -1,4 +1,4 @@
-"""What lies in the work topic besides fenced items: signals, strangers and repeats."""
+"""What lies in the work topic besides fenced jobs: signals, strangers and repeats."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.dispatch.harness import Harness
 from tests.waiting import WAIT_SECONDS, wait_until
 
 from headrace.dispatch import Dispatcher
-from headrace.dispatch.outcomes import Outcome, parse
+from headrace.dispatch.records import Outcome, parse_outcome
 
 
 class Outsider:
@@ -37,7 +37,7 @@ class Outsider:
         found: list[Any] = []
         while len(found) < end:
             found += self._consumer.consume(end - len(found), 1.0)
-        outcomes = [parse(it.key(), it.value(), it.headers()) for it in found]
+        outcomes = [parse_outcome(it.key(), it.value(), it.headers()) for it in found]
         return [outcome for outcome in outcomes if outcome is not None]
 
     def close(self) -> None:
@@ -89,7 +89,7 @@ def test_a_strangers_record_is_refused_and_never_run(harness: Harness, outsider:
     assert node.metrics()["owner_refused"] == 2
 
 
-def test_an_item_with_a_repeated_token_is_refused_at_once(
+def test_a_job_with_a_repeated_token_is_refused_at_once(
     harness: Harness, outsider: Outsider
 ) -> None:
     release = threading.Event()
@@ -104,7 +104,7 @@ def test_an_item_with_a_repeated_token_is_refused_at_once(
     fence = fence_of(harness, 0)
     handle = node.submit_sync(b"first")
     wait_until(lambda: runs)
-    # The same token a second time, while the first item still runs.
+    # The same token a second time, while the first job still runs.
     outsider.send(b"second", 0, id="repeat", fence=fence)
     wait_until(lambda: [it.id for it in outsider.outcomes() if it.state == "refused"] == ["repeat"])
     assert runs == [b"first"]
@@ -117,9 +117,7 @@ def test_an_item_with_a_repeated_token_is_refused_at_once(
     assert node.metrics()["owner_refused"] == 2
 
 
-def test_the_done_topic_tells_what_became_of_each_item(
-    harness: Harness, outsider: Outsider
-) -> None:
+def test_the_done_topic_tells_what_became_of_each_job(harness: Harness, outsider: Outsider) -> None:
     def work(job: str) -> str:
         if job == "bad":
             raise KeyError("no such thing")

@@ -76,11 +76,11 @@ def test_a_node_that_ends_hands_over_through_a_shared_table(
     assert set(seen.values()) == {1}
 
 
-def test_an_item_that_the_group_passed_over_is_sent_again(
+def test_a_job_that_the_group_passed_over_is_sent_again(
     redis_harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.dispatch.inspector.OVERDUE_MS", 100)
-    monkeypatch.setattr("headrace.dispatch.inspector.OVERDUE_LOOK_SECONDS", 0.3)
+    monkeypatch.setattr("headrace.dispatch.lookup_service.OVERDUE_MS", 100)
+    monkeypatch.setattr("headrace.dispatch.lookup_service.OVERDUE_CHECK_SECONDS", 0.3)
     seen: Counter[bytes] = Counter()
     release = threading.Event()
 
@@ -93,11 +93,11 @@ def test_an_item_that_the_group_passed_over_is_sent_again(
     submitter.submit_sync(b"skipped")
     wait_until(lambda: seen[b"skipped"])
     worker.stop()
-    # Somebody moves the group to the end, over an item without an outcome.
+    # Somebody moves the group to the end, over a job without an outcome.
     admin = AdminClient({"bootstrap.servers": redis_harness.bootstrap, "log_level": 0})
     node = submitter.node
     assert node is not None
-    (end,) = node.cluster.ends(redis_harness.topic, [0]).values()
+    (end,) = node.admin.ends(redis_harness.topic, [0]).values()
     places = [TopicPartition(redis_harness.topic, 0, end)]
     request = ConsumerGroupTopicPartitions(worker.group, places)
     (done,) = admin.alter_consumer_group_offsets([request]).values()
@@ -109,7 +109,7 @@ def test_an_item_that_the_group_passed_over_is_sent_again(
     assert submitter.metrics()["lost_back"] == 1
 
 
-def test_a_worker_that_vanishes_has_its_item_run_elsewhere(redis_harness: Harness) -> None:
+def test_a_worker_that_vanishes_has_its_job_run_elsewhere(redis_harness: Harness) -> None:
     seen: Counter[str] = Counter()
     release = threading.Event()
 
@@ -124,12 +124,12 @@ def test_a_worker_that_vanishes_has_its_item_run_elsewhere(redis_harness: Harnes
 
     submitter = redis_harness.node(None, partitions=1)
     worker = redis_harness.node(vanishing, partitions=1)
-    handle = submitter.submit_sync("item")
-    wait_until(lambda: seen["item"])
+    handle = submitter.submit_sync("job")
+    wait_until(lambda: seen["job"])
     vanish(worker)
     redis_harness.node(work, partitions=1)
     assert handle.result(WAIT_SECONDS) == "done elsewhere"
-    assert seen["item"] == 2
+    assert seen["job"] == 2
     release.set()
 
 
@@ -138,10 +138,10 @@ def vanish(dispatcher: Dispatcher) -> None:
     node = dispatcher.node
     assert isinstance(node, Node)
     assert node.consumer is not None
-    node.owning.ended = lambda *_: None  # type: ignore[method-assign]
-    node.crew._ended = lambda *_: None  # type: ignore[union-attr]
+    node.owner.ended = lambda *_: None  # type: ignore[method-assign]
+    node.workers._ended = lambda *_: None  # type: ignore[union-attr]
     node._end_ticks()
-    node.exchanger.stop(0)
+    node.tokens.stop(0)
     node.consumer.stop()
 
 

@@ -21,9 +21,9 @@ from tests.faults.dispatch_checker import DispatchChecker, DispatchEvent
 from tests.faults.dispatch_node import JOURNAL, LIMITS, NodeConfig
 from tests.redis_server import RedisServer
 
-from headrace.dispatch.outcomes import parse
+from headrace.dispatch.records import parse_outcome
 from headrace.dispatch.spool.file import FileSpool
-from headrace.dispatch.tokens_open import open_tokens
+from headrace.dispatch.tokens import open_tokens
 
 ROOT = Path(__file__).parents[2]
 TOPIC = "jobs"
@@ -218,11 +218,11 @@ class DispatchHarness:
         return [node.stop() for node in self.nodes]
 
     def left_in_spools(self) -> int:
-        """Items in files of nodes that have ended."""
+        """Jobs in files of nodes that have ended."""
         left = 0
         for node in self.nodes:
             spool = FileSpool(node.folder / node.config.spool)
-            left += len(spool.recover().items)
+            left += len(spool.recover().jobs)
             spool.close()
         return left
 
@@ -275,7 +275,7 @@ class DoneLog:
         return self._finished
 
     def _take(self, record: Any) -> None:
-        outcome = parse(record.key(), record.value(), record.headers())
+        outcome = parse_outcome(record.key(), record.value(), record.headers())
         if outcome is not None:
             self.events.append(
                 DispatchEvent("outcome", time.monotonic_ns(), id=outcome.id, state=outcome.state)

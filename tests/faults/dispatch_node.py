@@ -19,7 +19,7 @@ from headrace.dispatch import Delivery, Dispatcher, Limits
 CONFIG = "node.json"
 JOURNAL = "journal.jsonl"
 BATCH_ITEMS = 20
-# Less than there is to submit: submitters wait for room.
+# Less than there is to submit: submitters wait for capacity.
 SPOOL_ITEMS_MAX = 200
 LIMITS = Limits(
     lease_ms=2_000,

@@ -1,13 +1,15 @@
-"""The public face: jobs go in here, and run on the node that owns an idle partition."""
+"""The dispatcher that users see: jobs go in, run at the owner of an idle partition, and come back.
+
+`Dispatcher` submits jobs and runs them; `Handle` is a submitted job that its caller can wait for.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -15,38 +17,37 @@ from typing import Any, Self, TypeVar
 from weakref import WeakValueDictionary
 
 from headrace.dispatch.errors import DispatchError, JobFailed
-from headrace.dispatch.handle import Handle, resolve
-from headrace.dispatch.jobs import Worker, decode_answer, encode_job, make_worker
-from headrace.dispatch.limits import Limits
-from headrace.dispatch.node import Node, Plan
-from headrace.dispatch.outcomes import Outcome
-from headrace.dispatch.room import Room, closed
-from headrace.dispatch.settings import check_settings, job_bytes_max
-from headrace.dispatch.sharing import WEIGHT_MAX, Policy
-from headrace.dispatch.spool.changes import Put
+from headrace.dispatch.jobs import decode_answer, encode_job
+from headrace.dispatch.node import Node
+from headrace.dispatch.options import DispatchLimits, NodeOptions, check_settings, job_bytes_max
+from headrace.dispatch.records import Outcome
 from headrace.dispatch.spool.frames import ID_BYTES_MAX
-from headrace.dispatch.spool.port import Spool, check_policy
-from headrace.dispatch.tokens_open import open_tokens
+from headrace.dispatch.spool.port import JobPut, Spool, check_policy
+from headrace.dispatch.spool.writer import SpoolCapacity, closed
+from headrace.dispatch.tokens import open_tokens
+from headrace.dispatch.tokens.scheduler import WEIGHT_MAX, Policy
+from headrace.dispatch.workers import WorkerFunction, make_worker
 from headrace.timing.durations import duration_ms
 
 TOKENS = "sqlite:///headrace-tokens.db"
 PARTITIONS = 16
 SPOOL_ITEMS_MAX = 100_000
 SPOOL_BYTES_MAX = 256 * 1024 * 1024
-# How late a signal is noticed.
-LOOK_SECONDS = 0.2
+# How late `run` notices a signal.
+POLL_SECONDS = 0.2
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-_log = logging.getLogger("headrace.dispatch")
+# Guards the waiters of all handles: there are few, and it is held for nanoseconds.
+_waiters_lock = threading.Lock()
 
 
 class Dispatcher:
-    """Work goes to whoever is idle: one object to submit jobs with, and to run them.
+    """Submits jobs and runs them, each at a partition that is idle.
 
-    `tokens` is `redis://HOST/0` or `sqlite:///FILE` (all processes of one machine); `spool` is
+    `tokens` is `redis://HOST/0`, or `sqlite:///FILE` for the processes of one machine; `spool` is
     this node's own file, or the URL of a database that all nodes share; `policy` is `fair` or
-    `race`; `settings` are client settings by Kafka's names.
+    `race`; `settings` are client settings with Kafka's names.
     """
 
     def __init__(
@@ -67,7 +68,7 @@ class Dispatcher:
         spool_bytes_max: int = SPOOL_BYTES_MAX,
         drain: str | int = "30s",
         adopt_after: str | int = "30s",
-        limits: Limits | None = None,
+        limits: DispatchLimits | None = None,
         settings: Mapping[str, Any] | None = None,
     ) -> None:
         self.bootstrap = bootstrap
@@ -81,14 +82,14 @@ class Dispatcher:
         self.group = group or f"headrace.dispatch.{topic}"
         self.node_name = node
         self.partitions = partitions
-        self.limits = limits or Limits()
+        self.limits = limits or DispatchLimits()
         self.settings = check_settings(settings or {})
         self._job_bytes_max = job_bytes_max(self.settings)
         self._sync = check_policy(sync)
         self._drain_s = duration_ms(drain) / 1000
         self._adopt_after_ms = duration_ms(adopt_after)
-        self._room = Room(spool_items_max, spool_bytes_max, full)
-        self._worker: Worker | None = None
+        self._capacity = SpoolCapacity(spool_items_max, spool_bytes_max, full)
+        self._worker: WorkerFunction | None = None
         self._node: Node | None = None
         self._starting = threading.Lock()
         self._handles: WeakValueDictionary[str, Handle] = WeakValueDictionary()
@@ -99,12 +100,12 @@ class Dispatcher:
 
     @property
     def done_topic(self) -> str:
-        """Where it is written what became of each job."""
+        """The topic that gets the outcome of each job."""
         return f"{self.topic}.done"
 
     @property
     def has_worker(self) -> bool:
-        """Whether a function runs jobs here."""
+        """Whether this dispatcher has a worker function."""
         return self._worker is not None
 
     @property
@@ -120,7 +121,7 @@ class Dispatcher:
         return function
 
     def start(self, *, work: bool = True) -> Self:
-        """Begin to send, and with a worker (unless `work` is False) to run jobs."""
+        """Start sending jobs, and running them if there is a worker and `work` is True."""
         with self._starting:
             if self._node is not None:
                 raise DispatchError("the dispatcher is already running")
@@ -129,18 +130,19 @@ class Dispatcher:
 
     def stop(self) -> None:
         """Leave the group, let running jobs finish within `drain`, keep the rest in the spool."""
-        self._room.close()
+        self._capacity.close()
         with self._starting:
             self._is_stopped = True
             node, self._node = self._node, None
             if node is not None:
                 node.stop(self._drain_s)
+                self._submitted += node.submitter.submitted
         for id, handle in list(self._handles.items()):
             handle.finish(
                 None,
                 DispatchError(
-                    f"the dispatcher has stopped before job {id} was finished",
-                    "it is kept in the spool, and goes on at the next start",
+                    f"the dispatcher stopped before job {id} was finished",
+                    "the job is kept in the spool, and goes on at the next start",
                 ),
             )
         self._handles.clear()
@@ -151,7 +153,7 @@ class Dispatcher:
         try:
             pause = threading.Event()
             while not self._is_asked_to_stop:
-                pause.wait(LOOK_SECONDS)
+                pause.wait(POLL_SECONDS)
         finally:
             self._is_asked_to_stop = False
             self.stop()
@@ -161,35 +163,35 @@ class Dispatcher:
         self._is_asked_to_stop = True
 
     def wait_ready(self, timeout: float | None = None) -> bool:
-        """Wait until the group has given this node its first partitions; True if it has."""
+        """Wait until the group has assigned partitions to this node; True if it has."""
         consumer = None if self._node is None else self._node.consumer
         return consumer is not None and consumer.ready.wait(timeout)
 
     async def submit(self, job: Any, *, id: str | None = None) -> Handle:
-        """Put a job into this node's queue; it is durable when this returns.
+        """Put a job into this node's spool; it is durable when this returns.
 
-        Waits for room in a full spool (SpoolFull with full="refuse"). A job with the id of one
-        that is not finished is that one. Cancelled, it may or may not be submitted.
+        Waits for room in a full spool (SpoolFull with full="refuse"). A job with the id of an
+        unfinished one is that job. If this is cancelled, the job may or may not be submitted.
         """
         return (await self.submit_all([job], ids=None if id is None else [id]))[0]
 
     async def submit_all(
         self, jobs: Iterable[Any], *, ids: Iterable[str] | None = None
     ) -> list[Handle]:
-        """Put many jobs into the queue with one sync, all or none."""
+        """Put many jobs into the spool with one sync, all or none."""
         if self._node is None:
             await asyncio.to_thread(self._start_sending)
         puts = self._puts(jobs, ids)
         loop = asyncio.get_running_loop()
-        kept: asyncio.Future[None] = loop.create_future()
-        handles = self._submit(puts, lambda error: resolve(loop, kept, error))
-        await kept
+        stored: asyncio.Future[None] = loop.create_future()
+        handles = self._submit(puts, lambda error: _resolve(loop, stored, error))
+        await stored
         return handles
 
     def submit_sync(
         self, job: Any, *, id: str | None = None, timeout: float | None = None
     ) -> Handle:
-        """The same for code without an event loop; TimeoutError if there was no room in time."""
+        """`submit` for code without an event loop; TimeoutError if there was no room in time."""
         return self.submit_all_sync([job], ids=None if id is None else [id], timeout=timeout)[0]
 
     def submit_all_sync(
@@ -199,32 +201,34 @@ class Dispatcher:
         ids: Iterable[str] | None = None,
         timeout: float | None = None,
     ) -> list[Handle]:
-        """Put many jobs into the queue with one sync, all or none."""
+        """Put many jobs into the spool with one sync, all or none."""
         if self._node is None:
             self._start_sending()
         errors: list[Exception | None] = []
-        kept = threading.Event()
+        stored = threading.Event()
 
-        def on_kept(error: Exception | None) -> None:
+        def on_stored(error: Exception | None) -> None:
             errors.append(error)
-            kept.set()
+            stored.set()
 
-        handles = self._submit(self._puts(jobs, ids), on_kept)
-        if not kept.wait(timeout):
-            raise TimeoutError(f"no room in the spool for {timeout} s; the job may still get in")
+        handles = self._submit(self._puts(jobs, ids), on_stored)
+        if not stored.wait(timeout):
+            raise TimeoutError(
+                f"the spool had no room for {timeout} s; the job may still be stored"
+            )
         if errors[0] is not None:
             raise errors[0]
         return handles
 
     def metrics(self) -> dict[str, int]:
-        """Counts and gauges of this node, by name."""
+        """The metrics of this node, by name."""
         node = self._node
         found = {} if node is None else node.metrics()
         return {
-            "submitted": self._submitted,
-            "spool_items": self._room.items,
-            "spool_bytes": self._room.bytes,
-            "spool_waiting": self._room.waiting,
+            "submitted": self._submitted + (0 if node is None else node.submitter.submitted),
+            "spool_items": self._capacity.jobs,
+            "spool_bytes": self._capacity.bytes,
+            "spool_waiting": self._capacity.waiting,
             **found,
         }
 
@@ -252,7 +256,7 @@ class Dispatcher:
         await asyncio.to_thread(self.stop)
 
     def _start_sending(self) -> None:
-        """Who only submits does not have to run anything."""
+        """Start without working, for a process that only submits."""
         with self._starting:
             if self._is_stopped:
                 raise closed()
@@ -262,7 +266,7 @@ class Dispatcher:
     def _start(self, work: bool) -> None:
         store = open_tokens(self.tokens, self.topic, limits=self.limits, policy=self.policy)
         spool = self._open_spool()
-        plan = Plan(
+        options = NodeOptions(
             bootstrap=self.bootstrap,
             topic=self.topic,
             done_topic=self.done_topic,
@@ -273,14 +277,14 @@ class Dispatcher:
             partitions=self.partitions,
             tokens=self.tokens,
         )
-        self._room.open()
+        self._capacity.open()
         worker = self._worker if work else None
         node: Node | None = None
         try:
-            node = Node(plan, store, spool, self._room, worker, self._finished)
+            node = Node(options, store, spool, self._capacity, worker, self._finished)
             node.start()
         except BaseException:
-            # What went wrong first is what matters.
+            # The first error is the one to raise.
             for close in (spool.close, store.close, *([] if node is None else [node.abandon])):
                 with suppress(Exception):
                     close()
@@ -303,28 +307,31 @@ class Dispatcher:
 
         return FileSpool(Path(self.spool), sync=self._sync)
 
-    def _puts(self, jobs: Iterable[Any], ids: Iterable[str] | None) -> list[Put]:
-        # Never the same twice: with it, an id that is used again names another job.
+    def _puts(self, jobs: Iterable[Any], ids: Iterable[str] | None) -> list[JobPut]:
+        # Never the same twice: it tells jobs with the same id apart.
         now_ms = max(time.time_ns() // 1_000_000, self._submitted_ms + 1)
         self._submitted_ms = now_ms
         if ids is None:
-            puts = [Put(uuid.uuid4().hex, encode_job(job), now_ms) for job in jobs]
+            puts = [JobPut(uuid.uuid4().hex, encode_job(job), now_ms) for job in jobs]
         else:
-            puts = [Put(id, encode_job(job), now_ms) for id, job in zip(ids, jobs, strict=True)]
+            puts = [JobPut(id, encode_job(job), now_ms) for id, job in zip(ids, jobs, strict=True)]
         for put in puts:
             if len(put.value) > self._job_bytes_max:
                 raise DispatchError(
-                    f"a job of {len(put.value)} bytes is larger than {self._job_bytes_max}",
+                    f"a job of {len(put.value)} bytes is too large; "
+                    f"the limit is {self._job_bytes_max}",
                     'raise settings={"max.request.size": ...} and max.message.bytes of the topic, '
-                    "or submit a reference to what is large",
+                    "or submit a reference to the data",
                 )
             if not 0 < len(put.id.encode()) <= ID_BYTES_MAX or "\0" in put.id:
                 raise DispatchError(
-                    f"a job's id has 1 to {ID_BYTES_MAX} bytes and no NUL, not {put.id!r}"
+                    f"{put.id!r} is not a valid job id; use 1 to {ID_BYTES_MAX} bytes without NUL"
                 )
         return puts
 
-    def _submit(self, puts: list[Put], kept: Callable[[Exception | None], None]) -> list[Handle]:
+    def _submit(
+        self, puts: list[JobPut], stored: Callable[[Exception | None], None]
+    ) -> list[Handle]:
         node = self._node
         if node is None:
             raise closed()
@@ -334,30 +341,8 @@ class Dispatcher:
             if handle is None:
                 handle = self._handles[put.id] = Handle(put.id)
             handles.append(handle)
-        new = list({put.id: put for put in puts if put.id not in node.submitting.items}.values())
-        size = sum(len(put.value) for put in new)
-
-        def entered(error: Exception | None) -> None:
-            if error is not None:
-                kept(error)
-            else:
-                node.put(new, lambda error: self._kept(new, size, error, kept))
-
-        self._room.enter(len(new), size, entered)
+        node.submitter.submit(puts, stored)
         return handles
-
-    def _kept(
-        self,
-        puts: list[Put],
-        size: int,
-        error: Exception | None,
-        kept: Callable[[Exception | None], None],
-    ) -> None:
-        if error is None:
-            self._submitted += len(puts)
-        else:
-            self._room.leave(len(puts), size)
-        kept(error)
 
     def _finished(self, outcome: Outcome) -> None:
         handle = self._handles.pop(outcome.id, None)
@@ -367,6 +352,84 @@ class Dispatcher:
             handle.finish(None, JobFailed(outcome.id, *outcome.error))
             return
         try:
-            handle.finish(decode_answer(outcome.answer, outcome.answer_kind, self._worker))
+            decode_json = None if self._worker is None else self._worker.decode_answer
+            handle.finish(decode_answer(outcome.answer, outcome.answer_kind, decode_json))
         except Exception as error:
             handle.finish(None, error)
+
+
+class Handle:
+    """A submitted job; `await handle` or `handle.result()` gives the worker's answer.
+
+    JobFailed if the worker raised an error. A caller that stops waiting (a timeout, a cancelled
+    task) does not affect the job, and nobody has to wait.
+    """
+
+    __slots__ = ("__weakref__", "_answer", "_error", "_is_done", "_waiters", "id")
+
+    def __init__(self, id: str) -> None:
+        self.id = id
+        self._is_done = False
+        self._answer: Any = None
+        self._error: BaseException | None = None
+        self._waiters: list[Callable[[], None]] | None = None
+
+    def done(self) -> bool:
+        """Whether the job is finished, with or without an error."""
+        return self._is_done
+
+    def result(self, timeout: float | None = None) -> Any:
+        """Wait for the worker's answer; TimeoutError if the job is not finished by then."""
+        if not self._is_done:
+            woken = threading.Event()
+            if self._wake_later(woken.set) and not woken.wait(timeout):
+                raise TimeoutError(f"job {self.id} is not finished after {timeout} s")
+        return self._outcome()
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        if not self._is_done:
+            loop = asyncio.get_running_loop()
+            woken: asyncio.Future[None] = loop.create_future()
+            if self._wake_later(lambda: _resolve(loop, woken)):
+                yield from woken
+        return self._outcome()
+
+    def finish(self, answer: Any, error: BaseException | None = None) -> None:
+        """Called once by the dispatcher, when the job's outcome is known."""
+        self._answer, self._error = answer, error
+        with _waiters_lock:
+            self._is_done = True
+            waiters, self._waiters = self._waiters, None
+        for wake in waiters or ():
+            wake()
+
+    def _wake_later(self, wake: Callable[[], None]) -> bool:
+        """Have `wake` called when the job is finished; False if it already is."""
+        with _waiters_lock:
+            if self._is_done:
+                return False
+            self._waiters = [*(self._waiters or ()), wake]
+        return True
+
+    def _outcome(self) -> Any:
+        if self._error is not None:
+            raise self._error
+        return self._answer
+
+
+def _resolve(
+    loop: asyncio.AbstractEventLoop,
+    future: asyncio.Future[None],
+    error: BaseException | None = None,
+) -> None:
+    """Resolve a future of a loop from another thread; does nothing if the loop has ended."""
+
+    def settle() -> None:
+        if not future.done():
+            if error is None:
+                future.set_result(None)
+            else:
+                future.set_exception(error)
+
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(settle)

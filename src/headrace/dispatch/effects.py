@@ -1,57 +1,56 @@
-"""What the pure machines ask of the runtime."""
+"""The effects that the pure machines return and the services carry out."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from headrace.dispatch.fences import Fence, Token
-from headrace.dispatch.tokens import Change
+from headrace.dispatch.tokens.store import Fence, Token, TokenChange
 
 
-class Store(NamedTuple):
+class ChangeToken(NamedTuple):
     """Make this change in the next exchange; repeat it, in order, until the store answers."""
 
-    change: Change
+    change: TokenChange
 
 
-class Look(NamedTuple):
+class Query(NamedTuple):
     """Ask the store about this partition in the next exchange."""
 
     partition: int
 
 
 class Run(NamedTuple):
-    """Let the worker have this item; then write its outcome and say `finished`."""
+    """Run this job; then write its outcome and call `finished`."""
 
     partition: int
     offset: int
-    item_id: str
+    job_id: str
     fence: Fence
     is_inherited: bool
 
 
 class Refuse(NamedTuple):
-    """Write `refused` for this item; then say `written`."""
+    """Write the outcome `refused` for this job; then call `written`."""
 
     partition: int
     offset: int
-    item_id: str
+    job_id: str
 
 
 class Check(NamedTuple):
-    """Is this record settled: `checked` says so.
+    """Find out whether this record is settled; then call `checked`.
 
-    It is when its item is done or failed, or when any outcome was written for this very offset.
+    It is settled if its job is done or failed, or if any outcome was written for this offset.
     """
 
     partition: int
     offset: int
-    item_id: str
+    job_id: str
     epoch: int
 
 
 class Commit(NamedTuple):
-    """Commit this next offset; it may be late or lost, which only means reading more again."""
+    """Commit this next offset; a late or lost commit only means that more is read again."""
 
     partition: int
     next_offset: int
@@ -64,7 +63,7 @@ class Probe(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """Commit this next offset and wait: when the group accepts it, say `claimed`."""
+    """Commit this next offset and wait; when the group accepts it, call `claimed`."""
 
     partition: int
     next_offset: int
@@ -78,10 +77,10 @@ class Seek(NamedTuple):
 
 
 class Send(NamedTuple):
-    """Send this item to the token's partition with the token's fence."""
+    """Send this job to the token's partition with the token's fence."""
 
-    item_id: str
+    job_id: str
     token: Token
 
 
-Effect = Store | Look | Run | Refuse | Check | Commit | Probe | Claim | Seek | Send
+Effect = ChangeToken | Query | Run | Refuse | Check | Commit | Probe | Claim | Seek | Send

@@ -1,24 +1,27 @@
-"""Errors of the dispatcher that a person reads: what is wrong, and what to do about it."""
+"""The dispatcher's errors: what is wrong, and what to do about it."""
 
 from __future__ import annotations
 
-from headrace.errors import HeadraceError
 
-
-class DispatchError(HeadraceError):
+class DispatchError(Exception):
     """Something that the dispatcher cannot do, with a hint."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(f"{message} ({hint})" if hint else message)
+        self.message = message
+        self.hint = hint
 
 
 class SpoolFull(DispatchError):
-    """The local queue is at its limit and was told to refuse; nothing was kept."""
+    """The spool is at its limit and full="refuse" is set; no job was stored."""
 
 
 class SpoolBroken(DispatchError):
-    """The local queue cannot be read or written; what it had said to keep is still there."""
+    """The spool cannot be read or written; jobs that were acknowledged are still in it."""
 
 
 class JobFailed(DispatchError):
-    """The worker raised an error; `kind` is its class, `text` what it said."""
+    """The worker raised an error; `kind` is its class, `text` its message."""
 
     def __init__(self, id: str, kind: str, text: str) -> None:
         super().__init__(f"job {id} failed: {kind}: {text}")
@@ -28,4 +31,4 @@ class JobFailed(DispatchError):
 
 
 class TokensUnavailable(DispatchError):
-    """The token store does not answer; whether the step was taken is not known: repeat it."""
+    """The token store does not answer; whether the step was taken is unknown: repeat it."""

@@ -1,4 +1,4 @@
-"""A node's counts for Prometheus: its text format, and a small server that shows it."""
+"""A node's metrics in Prometheus's text format, and a small HTTP server for them."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 # How soon a stop is noticed.
 POLL_SECONDS = 0.1
 
-# What may fall as well as rise; everything else only counts up.
+# These may go down; all others only count up.
 GAUGES = {
     "partitions": "Partitions that this node owns.",
     "running": "Jobs that run here now.",
     "spool_bytes": "Bytes of unfinished jobs of this node.",
     "spool_items": "Unfinished jobs of this node.",
     "spool_waiting": "Submitters that wait for room in the spool.",
-    "store_away": "Whether the token store does not answer.",
+    "store_away": "1 while the token store does not answer.",
     "unfinished": "Jobs of this node without an outcome.",
     "waiting": "Jobs of this node that wait for a token.",
 }
 COUNTERS = {
-    "done": "Jobs that ran here and ended well.",
+    "done": "Jobs that ran here and succeeded.",
     "failed": "Jobs that ran here and raised an error.",
-    "lost_back": "Own jobs that the group passed over, and that were sent again.",
-    "owner_copies": "Copies of records, left by sends that were tried again, that were dropped.",
-    "refused_back": "Own jobs that were refused for their fence, and sent again.",
+    "lost_back": "Own jobs that the group passed over, sent again.",
+    "owner_copies": "Copies of records, left by retried sends, that were dropped.",
+    "refused_back": "Own jobs that were refused for their fence, sent again.",
     "sent": "Own jobs sent with a token.",
     "store_calls": "Calls of the token store.",
     "store_failures": "Calls of the token store that failed.",
@@ -39,7 +39,7 @@ COUNTERS = {
 
 
 def text(metrics: Mapping[str, int], topic: str) -> str:
-    """The counts in Prometheus's text format."""
+    """The metrics in Prometheus's text format."""
     label = topic.replace("\\", r"\\").replace('"', r"\"")
     lines: list[str] = []
     for name, value in sorted(metrics.items()):
@@ -55,7 +55,7 @@ def text(metrics: Mapping[str, int], topic: str) -> str:
 
 
 class MetricsServer:
-    """Shows the text at /metrics; a context manager."""
+    """Serves the text at /metrics; a context manager."""
 
     def __init__(self, host: str, port: int, show: Callable[[], str]) -> None:
         handler = type("Handler", (_Handler,), {"show": staticmethod(show)})
@@ -70,7 +70,7 @@ class MetricsServer:
 
     @property
     def address(self) -> str:
-        """HOST:PORT that it listens on."""
+        """The HOST:PORT it listens on."""
         host, port = self._server.server_address[:2]
         return f"{host!s}:{port}"
 
@@ -105,4 +105,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing of every look."""
+        """Do not log every request."""

@@ -77,8 +77,8 @@ class Group:
         if name not in self.members or generation != self.generation:
             return False
         for offset in range(self.committed.get(partition, 0), next_offset):
-            item = self.world.logs[partition][offset].item
-            if item is not None and not self.world.is_settled(item, partition, offset):
+            job = self.world.logs[partition][offset].job
+            if job is not None and not self.world.is_settled(job, partition, offset):
                 raise Violation(f"{name} commits {next_offset} before {offset} is settled")
         self.committed[partition] = next_offset
         return True

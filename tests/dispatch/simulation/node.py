@@ -10,10 +10,10 @@ from tests.dispatch.simulation.group import Group
 from tests.dispatch.simulation.world import LIMITS, Done, Flight, Record, Violation, World
 
 from headrace.dispatch import effects as fx
-from headrace.dispatch.fences import Token
-from headrace.dispatch.owner import Owner
-from headrace.dispatch.sender import Outcome, Sender
-from headrace.dispatch.tokens import Answer, Change
+from headrace.dispatch.owner_machine import OwnerMachine
+from headrace.dispatch.records import OutcomeState
+from headrace.dispatch.submitter_machine import SubmitterMachine
+from headrace.dispatch.tokens.store import Answer, Token, TokenChange
 
 LONG_JOB_MS = 2 * LIMITS.lease_ms
 
@@ -26,14 +26,14 @@ class Node:
         self.group = group
         self.name = name
         self.spool = spool
-        self.owner = Owner(LIMITS)
-        self.sender = Sender()
+        self.owner = OwnerMachine(LIMITS)
+        self.sender = SubmitterMachine()
         self.is_alive = True
         self.is_frozen = False
         self.generation = 0
         self.positions: dict[int, int] = {}
         self._thawing: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
-        self._changes: list[Change] = []
+        self._changes: list[TokenChange] = []
         self._looks: set[int] = set()
         self._is_exchanging = False
         self._asked_ms = -LIMITS.ask_interval_ms
@@ -96,17 +96,17 @@ class Node:
         while (offset := self.positions.get(partition, len(log))) < len(log):
             self.positions[partition] = offset + 1
             record = log[offset]
-            self._apply(self.owner.record(partition, offset, record.fence, record.item))
+            self._apply(self.owner.record(partition, offset, record.fence, record.job))
 
-    def _send(self, item: str, token: Token) -> None:
+    def _send(self, job: str, token: Token) -> None:
         world = self.world
         trip_ms = world.trip_ms(2 * LIMITS.lease_ms)
-        record = Record(token.fence, item)
+        record = Record(token.fence, job)
         if world.happens(0.03):
-            self.later(trip_ms, self._not_sent, item, token, True)
+            self.later(trip_ms, self._not_sent, job, token, True)
             return
         if world.happens(0.03):
-            self.later(trip_ms, self._not_sent, item, token, False)
+            self.later(trip_ms, self._not_sent, job, token, False)
             if world.happens(0.5):
                 return
         world.after(trip_ms, world.append, token.partition, record)
@@ -115,17 +115,17 @@ class Node:
             again_ms = trip_ms + world.trip_ms(2 * LIMITS.lease_ms)
             world.after(again_ms, world.append, token.partition, record)
 
-    def _not_sent(self, item: str, token: Token, surely: bool) -> None:
-        self._apply(self.sender.failed(item, token, surely=surely))
-        self.later(self.world.trip_ms(300), self._again, item, token)
+    def _not_sent(self, job: str, token: Token, surely: bool) -> None:
+        self._apply(self.sender.failed(token, surely=surely))
+        self.later(self.world.trip_ms(300), self._again, job, token)
 
-    def _again(self, item: str, token: Token) -> None:
-        self.sender.again(item, token)
+    def _again(self, job: str, token: Token) -> None:
+        self.sender.again(job, token)
         self._exchange()
 
-    def submit(self, item: str) -> None:
-        self.spool.add(item)
-        self.sender.submitted([item])
+    def submit(self, job: str) -> None:
+        self.spool.add(job)
+        self.sender.submitted([job])
         self._exchange()
 
     # Work and what became of it
@@ -143,13 +143,13 @@ class Node:
 
     def _ran(self, run: fx.Run, flight: Flight) -> None:
         self.world.flights.discard(flight)
-        outcome: Outcome = "failed" if self.world.chance.random() < 0.1 else "done"
-        self._write(run.partition, run.offset, run.item_id, outcome)
+        outcome: OutcomeState = "failed" if self.world.chance.random() < 0.1 else "done"
+        self._write(run.partition, run.offset, run.job_id, outcome)
         self._apply(self.owner.finished(run.partition, run.offset))
 
-    def _write(self, partition: int, offset: int, item: str, outcome: Outcome) -> None:
+    def _write(self, partition: int, offset: int, job: str, outcome: OutcomeState) -> None:
         fence = self.world.logs[partition][offset].fence
-        done = Done(item, outcome, partition, offset, fence)
+        done = Done(job, outcome, partition, offset, fence)
         self.later(self.world.trip_ms(300), self._written, done)
 
     def _written(self, done: Done) -> None:
@@ -163,28 +163,28 @@ class Node:
         self.later(self.world.trip_ms(300), self._hear, done)
 
     def _hear(self, done: Done) -> None:
-        if done.item in self.spool:
+        if done.job in self.spool:
             token = Token(done.partition, done.fence) if done.fence else None
-            self.sender.outcome(done.item, done.outcome, token)
+            self.sender.outcome(done.job, done.outcome, token)
             if done.outcome == "refused":
                 self._exchange()
             else:
-                self.spool.discard(done.item)
+                self.spool.discard(done.job)
 
     # What the machines ask for
 
     def _apply(self, effects: list[fx.Effect]) -> None:
         world = self.world
         for effect in effects:
-            if isinstance(effect, fx.Store):
+            if isinstance(effect, fx.ChangeToken):
                 self._changes.append(effect.change)
-            elif isinstance(effect, fx.Look):
+            elif isinstance(effect, fx.Query):
                 self._looks.add(effect.partition)
             elif isinstance(effect, fx.Run):
                 self._run(effect)
             elif isinstance(effect, fx.Refuse):
                 self._check_refusal(effect)
-                self._write(effect.partition, effect.offset, effect.item_id, "refused")
+                self._write(effect.partition, effect.offset, effect.job_id, "refused")
             elif isinstance(effect, fx.Check):
                 self.later(world.trip_ms(500), self._checked, effect)
             elif isinstance(effect, fx.Commit):
@@ -198,12 +198,12 @@ class Node:
                 self.positions[effect.partition] = effect.offset
                 self.later(world.trip_ms(), self.poll, effect.partition)
             else:
-                self._send(effect.item_id, effect.token)
+                self._send(effect.job_id, effect.token)
         if self._changes or self._looks:
             self._exchange()
 
     def _checked(self, check: fx.Check) -> None:
-        is_settled = self.world.is_settled(check.item_id, check.partition, check.offset)
+        is_settled = self.world.is_settled(check.job_id, check.partition, check.offset)
         self._apply(self.owner.checked(check, is_settled))
 
     def _commit(self, commit: fx.Commit, generation: int) -> None:
@@ -223,7 +223,7 @@ class Node:
         log = self.world.logs[refuse.partition]
         running = self.owner.running.get(refuse.partition)
         if running is not None and log[running.offset] == log[refuse.offset]:
-            raise Violation(f"{refuse} is a copy of the item that runs")
+            raise Violation(f"{refuse} is a copy of the job that runs")
 
     # The store
 
@@ -252,9 +252,11 @@ class Node:
         self._asked_ms, self._asked_want = world.now_ms, self.sender.want
         self.later(world.trip_ms(200), self._answered, answer)
 
-    def _carried_out(self, name: str, changes: list[Change], looks: list[int], want: int) -> Answer:
+    def _carried_out(
+        self, name: str, changes: list[TokenChange], looks: list[int], want: int
+    ) -> Answer:
         table = self.world.table
-        answer = table.exchange(name, changes, self.world.now_ms, want=want, look=looks)
+        answer = table.exchange(name, changes, self.world.now_ms, want=want, query=looks)
         for node in {table.entries[p].node for p in table.offered}:
             self.world.after(self.world.trip_ms(), self.on_offer, node)
         return answer

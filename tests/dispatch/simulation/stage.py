@@ -1,4 +1,4 @@
-"""A play: some nodes, some items, a time of faults, and then a time in which all must end well."""
+"""A play: some nodes, some jobs, a time of faults, and then a time in which all must end well."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tests.dispatch.simulation.world import (
     World,
 )
 
-from headrace.dispatch.sharing import Policy, Sharing
-from headrace.dispatch.states import State
+from headrace.dispatch.owned_partition import State
+from headrace.dispatch.tokens.scheduler import Policy, Scheduler
 
 FAULTS_MS = 2_500
 # All ends well by then, however long the jobs were that had begun.
@@ -29,20 +29,20 @@ TOKEN_BACK_MS_MAX = LIMITS.healing_ms_max + 12 * TRIP_MS_MAX + SAMPLE_MS
 
 
 @dataclass(slots=True)
-class WatchedSharing(Sharing):
+class WatchedSharing(Scheduler):
     """Counts for every waiting node the tokens that others got before it."""
 
     waited: dict[str, Counter[str]] = field(default_factory=dict)
 
     def ask(self, node: str, want: int, weight: int) -> None:
-        Sharing.ask(self, node, want, weight)
+        Scheduler.ask(self, node, want, weight)
         if node in self.waiters:
             self.waited.setdefault(node, Counter())
         else:
             self.waited.pop(node, None)
 
     def next(self, policy: Policy) -> str | None:
-        node = Sharing.next(self, policy)
+        node = Scheduler.next(self, policy)
         if node is None:
             return None
         self.waited[node] = Counter()
@@ -69,8 +69,8 @@ class Play:
         world.on_done = self._on_done
         self.spools: dict[str, set[str]] = {}
         self.nodes: dict[str, Node] = {}
-        self.items: list[str] = []
-        # When each partition last had its token, an item, or a reason not to have one.
+        self.jobs: list[str] = []
+        # When each partition last had its token, a job, or a reason not to have one.
         self.well_ms: dict[int, int] = {}
         self.healed_ms = 0
         self._watch_sharing()
@@ -87,7 +87,7 @@ class Play:
         for number in range(chance.randint(2, 4)):
             world.after(chance.randrange(300), self.start, f"node {number}")
         for number in range(chance.randint(5, 20)):
-            world.after(chance.randrange(FAULTS_MS), self.submit, f"item {number}")
+            world.after(chance.randrange(FAULTS_MS), self.submit, f"job {number}")
         deeds = self._deeds()
         for _ in range(chance.randint(0, 8)):
             world.after(chance.randrange(FAULTS_MS), chance.choice(deeds))
@@ -97,7 +97,7 @@ class Play:
         self.end_well()
 
     def end_well(self) -> None:
-        """No more faults: every item finishes and every token comes back, in time."""
+        """No more faults: every job finishes and every token comes back, in time."""
         world = self.world
         self.heal()
         self.healed_ms = world.now_ms
@@ -106,7 +106,7 @@ class Play:
         if not self.is_over():
             left = {name: sorted(spool) for name, spool in self.spools.items() if spool}
             raise Violation(f"not over: {left}, {self._unwell()}")
-        unfinished = set(self.items) - world.finished
+        unfinished = set(self.jobs) - world.finished
         if unfinished:
             raise Violation(f"forgotten: {sorted(unfinished)}")
 
@@ -114,7 +114,7 @@ class Play:
         return (
             not any(self.spools.values())
             and self.group.is_stable
-            and len(self.world.finished) == len(self.items)
+            and len(self.world.finished) == len(self.jobs)
             and not self._unwell()
         )
 
@@ -151,7 +151,7 @@ class Play:
                 raise Violation(f"partition {partition} has had no token since {since_ms} ms")
         world.after(SAMPLE_MS, self._sample)
 
-    # Nodes and items
+    # Nodes and jobs
 
     def start(self, name: str) -> None:
         node = Node(self.world, self.group, name, self.spools.setdefault(name, set()))
@@ -159,11 +159,11 @@ class Play:
         self.nodes[name] = node
         self.group.join(node)
 
-    def submit(self, item: str) -> None:
+    def submit(self, job: str) -> None:
         living = [node for node in self.nodes.values() if node.is_alive and not node.is_frozen]
         if living:
-            self.items.append(item)
-            self.chance.choice(living).submit(item)
+            self.jobs.append(job)
+            self.chance.choice(living).submit(job)
 
     def _on_record(self, partition: int) -> None:
         for node in self.nodes.values():
@@ -180,7 +180,7 @@ class Play:
             node.collect()
 
     def _watch_sharing(self) -> None:
-        self.world.table.sharing = WatchedSharing()
+        self.world.table.scheduler = WatchedSharing()
 
     # Faults
 

@@ -27,7 +27,7 @@ class Interleavings(RuleBasedStateMachine):
     @rule()
     def submit(self) -> None:
         self.submitted += 1
-        self.play.submit(f"item {self.submitted}")
+        self.play.submit(f"job {self.submitted}")
 
     @rule(which=st.integers(0, 30))
     def carry_one(self, which: int) -> None:

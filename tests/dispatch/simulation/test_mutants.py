@@ -10,13 +10,12 @@ from tests.dispatch.simulation.node import Node
 from tests.dispatch.simulation.stage import play
 from tests.dispatch.simulation.world import Violation
 
-from headrace.dispatch.effects import Commit, Effect, Probe, Store
-from headrace.dispatch.owner import Owner
-from headrace.dispatch.partition import Partition
-from headrace.dispatch.sender import Sender
-from headrace.dispatch.sharing import Sharing
-from headrace.dispatch.states import State
-from headrace.dispatch.tokens import Renew
+from headrace.dispatch.effects import ChangeToken, Commit, Effect, Probe
+from headrace.dispatch.owned_partition import OwnedPartition, State
+from headrace.dispatch.owner_machine import OwnerMachine
+from headrace.dispatch.submitter_machine import SubmitterMachine
+from headrace.dispatch.tokens.scheduler import Scheduler
+from headrace.dispatch.tokens.store import Renew
 
 SEEDS = 1_500
 
@@ -24,158 +23,164 @@ Patch = Callable[[pytest.MonkeyPatch], None]
 
 
 def any_fence_is_accepted(patch: pytest.MonkeyPatch) -> None:
-    record = Owner.record
+    record = OwnerMachine.record
 
-    def lenient(self: Owner, partition: int, offset: int, fence: Any, item: Any) -> Any:
+    def lenient(self: OwnerMachine, partition: int, offset: int, fence: Any, job: Any) -> Any:
         mine = self.partitions.get(partition)
         if mine is not None and mine.state is State.IDLE and fence is not None:
             fence = mine.fence
-        return record(self, partition, offset, fence, item)
+        return record(self, partition, offset, fence, job)
 
-    patch.setattr(Owner, "record", lenient)
+    patch.setattr(OwnerMachine, "record", lenient)
 
 
 def the_next_owner_does_not_wait_for_a_lease(patch: pytest.MonkeyPatch) -> None:
-    take_over = Owner._take_over
+    take_over = OwnerMachine._take_over
 
-    def hasty(self: Owner, mine: Partition, seen: Any, age_ms: int, effects: Any) -> None:
+    def hasty(
+        self: OwnerMachine, mine: OwnedPartition, seen: Any, age_ms: int, effects: Any
+    ) -> None:
         is_foreign = seen is not None and seen.fence.epoch != mine.epoch
         take_over(self, mine, None if is_foreign else seen, age_ms, effects)
 
-    patch.setattr(Owner, "_take_over", hasty)
+    patch.setattr(OwnerMachine, "_take_over", hasty)
 
 
 def a_young_store_is_believed(patch: pytest.MonkeyPatch) -> None:
-    take_over = Owner._take_over
+    take_over = OwnerMachine._take_over
 
-    def credulous(self: Owner, mine: Partition, seen: Any, age_ms: int, effects: Any) -> None:
+    def credulous(
+        self: OwnerMachine, mine: OwnedPartition, seen: Any, age_ms: int, effects: Any
+    ) -> None:
         take_over(self, mine, seen, self.limits.lease_ms, effects)
 
-    patch.setattr(Owner, "_take_over", credulous)
+    patch.setattr(OwnerMachine, "_take_over", credulous)
 
 
-def an_inherited_item_runs_without_a_lease(patch: pytest.MonkeyPatch) -> None:
-    checked, revoked, never = Owner.checked, Owner.revoked, 1 << 62
+def an_inherited_job_runs_without_a_lease(patch: pytest.MonkeyPatch) -> None:
+    checked, revoked, never = OwnerMachine.checked, OwnerMachine.revoked, 1 << 62
 
-    def take_over(self: Owner, mine: Partition, seen: Any, age_ms: int, effects: Any) -> None:
+    def take_over(
+        self: OwnerMachine, mine: OwnedPartition, seen: Any, age_ms: int, effects: Any
+    ) -> None:
         if not (seen is not None and seen.is_leased) and age_ms >= self.limits.lease_ms:
             mine.is_free, mine.state = True, State.CHECKING
             self._check(mine, effects)
 
-    def check(self: Owner, check: Any, is_settled: bool) -> Any:
+    def check(self: OwnerMachine, check: Any, is_settled: bool) -> Any:
         effects = checked(self, check, is_settled)
         mine = self.partitions.get(check.partition)
         if mine is not None:
             mine.renew_at_ms = never
         return [effect for effect in effects if not is_store_of(effect, Renew)]
 
-    def revoke(self: Owner, partition: int) -> Any:
+    def revoke(self: OwnerMachine, partition: int) -> Any:
         mine = self.partitions.get(partition)
         effects = revoked(self, partition)
         is_bare = mine is not None and mine.renew_at_ms == never
         return [effect for effect in effects if not (is_bare and is_store_of(effect, Renew))]
 
-    patch.setattr(Owner, "_take_over", take_over)
-    patch.setattr(Owner, "checked", check)
-    patch.setattr(Owner, "revoked", revoke)
+    patch.setattr(OwnerMachine, "_take_over", take_over)
+    patch.setattr(OwnerMachine, "checked", check)
+    patch.setattr(OwnerMachine, "revoked", revoke)
 
 
 def a_revoked_node_lets_its_lease_go(patch: pytest.MonkeyPatch) -> None:
-    tick = Owner.tick
+    tick = OwnerMachine.tick
 
-    def forgetful(self: Owner, now_ms: int) -> Any:
+    def forgetful(self: OwnerMachine, now_ms: int) -> Any:
         left = {p.number for p in self.partitions.values() if p.state is State.LEFT}
         effects = tick(self, now_ms)
         return [effect for effect in effects if not is_store_of(effect, Renew, left)]
 
-    patch.setattr(Owner, "tick", forgetful)
+    patch.setattr(OwnerMachine, "tick", forgetful)
 
 
 def waiting_for_a_lease_ends_it(patch: pytest.MonkeyPatch) -> None:
-    revoked = Owner.revoked
+    revoked = OwnerMachine.revoked
 
-    def rude(self: Owner, partition: int) -> Any:
+    def rude(self: OwnerMachine, partition: int) -> Any:
         mine = self.partitions.get(partition)
         if mine is not None:
             mine.is_stored = True
         return revoked(self, partition)
 
-    patch.setattr(Owner, "revoked", rude)
+    patch.setattr(OwnerMachine, "revoked", rude)
 
 
-def a_partition_that_comes_back_forgets_its_item(patch: pytest.MonkeyPatch) -> None:
-    assigned = Owner.assigned
+def a_partition_that_comes_back_forgets_its_job(patch: pytest.MonkeyPatch) -> None:
+    assigned = OwnerMachine.assigned
 
-    def amnesic(self: Owner, partition: int, *rest: int) -> Any:
+    def amnesic(self: OwnerMachine, partition: int, *rest: int) -> Any:
         self.partitions.pop(partition, None)
         return assigned(self, partition, *rest)
 
-    patch.setattr(Owner, "assigned", amnesic)
+    patch.setattr(OwnerMachine, "assigned", amnesic)
 
 
 def what_is_settled_runs_again(patch: pytest.MonkeyPatch) -> None:
-    checked = Owner.checked
-    patch.setattr(Owner, "checked", lambda self, check, settled: checked(self, check, False))
+    checked = OwnerMachine.checked
+    patch.setattr(OwnerMachine, "checked", lambda self, check, settled: checked(self, check, False))
 
 
 def an_epoch_lasts_for_ever(patch: pytest.MonkeyPatch) -> None:
-    assigned = Owner.assigned
+    assigned = OwnerMachine.assigned
 
-    def timeless(self: Owner, partition: int, epoch: int, *rest: int) -> Any:
+    def timeless(self: OwnerMachine, partition: int, epoch: int, *rest: int) -> Any:
         return assigned(self, partition, 1, *rest)
 
-    patch.setattr(Owner, "assigned", timeless)
+    patch.setattr(OwnerMachine, "assigned", timeless)
 
 
 def commits_do_not_wait_for_outcomes(patch: pytest.MonkeyPatch) -> None:
-    def ahead(self: Owner, mine: Partition, effects: Any) -> None:
+    def ahead(self: OwnerMachine, mine: OwnedPartition, effects: Any) -> None:
         if mine.position > mine.committed:
             mine.committed = mine.position
             effects.append(Commit(mine.number, mine.position))
 
-    patch.setattr(Owner, "_commit", ahead)
+    patch.setattr(OwnerMachine, "_commit", ahead)
 
 
 def nothing_is_healed(patch: pytest.MonkeyPatch) -> None:
-    miss = Owner._miss
+    miss = OwnerMachine._miss
 
-    def resigned(self: Owner, mine: Partition, cure: Any, effects: Any) -> None:
+    def resigned(self: OwnerMachine, mine: OwnedPartition, cure: Any, effects: Any) -> None:
         if not isinstance(cure, Probe):
             miss(self, mine, cure, effects)
 
-    patch.setattr(Owner, "_miss", resigned)
+    patch.setattr(OwnerMachine, "_miss", resigned)
 
 
 def a_lost_lease_counts_as_kept(patch: pytest.MonkeyPatch) -> None:
-    heal = Owner._heal
+    heal = OwnerMachine._heal
 
-    def trusting(self: Owner, mine: Partition, seen: Any, effects: Any) -> None:
+    def trusting(self: OwnerMachine, mine: OwnedPartition, seen: Any, effects: Any) -> None:
         if seen is None or seen.state != "out":
             heal(self, mine, seen, effects)
 
-    patch.setattr(Owner, "_heal", trusting)
+    patch.setattr(OwnerMachine, "_heal", trusting)
 
 
 def records_without_a_value_are_ignored(patch: pytest.MonkeyPatch) -> None:
-    record = Owner.record
+    record = OwnerMachine.record
 
-    def deaf(self: Owner, partition: int, offset: int, fence: Any, item: Any) -> Any:
-        return [] if item is None else record(self, partition, offset, fence, item)
+    def deaf(self: OwnerMachine, partition: int, offset: int, fence: Any, job: Any) -> Any:
+        return [] if job is None else record(self, partition, offset, fence, job)
 
-    patch.setattr(Owner, "record", deaf)
+    patch.setattr(OwnerMachine, "record", deaf)
 
 
-def a_refused_item_is_not_sent_again(patch: pytest.MonkeyPatch) -> None:
-    outcome = Sender.outcome
+def a_refused_job_is_not_sent_again(patch: pytest.MonkeyPatch) -> None:
+    outcome = SubmitterMachine.outcome
 
-    def final(self: Sender, item: str, kind: Any, token: Any) -> bool:
-        return kind != "refused" and outcome(self, item, kind, token)
+    def final(self: SubmitterMachine, job: str, kind: Any, token: Any) -> bool:
+        return kind != "refused" and outcome(self, job, kind, token)
 
-    patch.setattr(Sender, "outcome", final)
+    patch.setattr(SubmitterMachine, "outcome", final)
 
 
 def a_failed_sending_is_forgotten(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Sender, "again", lambda self, item, token: None)
+    patch.setattr(SubmitterMachine, "again", lambda self, job, token: None)
 
 
 def a_waiting_node_asks_only_once(patch: pytest.MonkeyPatch) -> None:
@@ -187,69 +192,69 @@ def a_waiting_node_asks_only_once(patch: pytest.MonkeyPatch) -> None:
 
 
 def newcomers_go_first(patch: pytest.MonkeyPatch) -> None:
-    ask = Sharing.ask
+    ask = Scheduler.ask
 
-    def eager(self: Sharing, node: str, want: int, weight: int) -> None:
+    def eager(self: Scheduler, node: str, want: int, weight: int) -> None:
         is_new = node not in self.waiters
         ask(self, node, want, weight)
         if is_new and node in self.waiters:
             self.waiters[node].pass_ = 0
 
-    patch.setattr(Sharing, "ask", eager)
+    patch.setattr(Scheduler, "ask", eager)
 
 
 def the_greediest_goes_first(patch: pytest.MonkeyPatch) -> None:
-    def rank(self: Sharing, node: str) -> tuple[int, int]:
+    def rank(self: Scheduler, node: str) -> tuple[int, int]:
         return -self.waiters[node].want, 0
 
-    patch.setattr(Sharing, "_fair_rank", rank)
+    patch.setattr(Scheduler, "_fair_rank", rank)
 
 
 def the_token_goes_back_before_the_work_ends(patch: pytest.MonkeyPatch) -> None:
-    run = Owner._run
+    run = OwnerMachine._run
 
-    def early(self: Owner, mine: Partition, *args: Any, **options: Any) -> None:
+    def early(self: OwnerMachine, mine: OwnedPartition, *args: Any, **options: Any) -> None:
         run(self, mine, *args, **options)
         mine.running, mine.state = None, State.IDLE
         self._put(mine, args[2])
 
-    patch.setattr(Owner, "_run", early)
+    patch.setattr(OwnerMachine, "_run", early)
 
 
 def the_copy_of_a_record_is_refused(patch: pytest.MonkeyPatch) -> None:
-    record = Owner.record
+    record = OwnerMachine.record
 
-    def strict(self: Owner, partition: int, *rest: Any) -> Any:
+    def strict(self: OwnerMachine, partition: int, *rest: Any) -> Any:
         mine = self.partitions.get(partition)
         if mine is not None:
             mine.last = None
         return record(self, partition, *rest)
 
-    patch.setattr(Owner, "record", strict)
+    patch.setattr(OwnerMachine, "record", strict)
 
 
 def a_claim_does_not_overrule_old_leases(patch: pytest.MonkeyPatch) -> None:
-    take_over = Owner._take_over
+    take_over = OwnerMachine._take_over
 
-    def modest(self: Owner, mine: Partition, *rest: Any) -> None:
+    def modest(self: OwnerMachine, mine: OwnedPartition, *rest: Any) -> None:
         mine.is_claimed = False
         take_over(self, mine, *rest)
 
-    patch.setattr(Owner, "_take_over", modest)
+    patch.setattr(OwnerMachine, "_take_over", modest)
 
 
 def what_the_last_owner_left_is_skipped(patch: pytest.MonkeyPatch) -> None:
-    assigned = Owner.assigned
+    assigned = OwnerMachine.assigned
 
-    def fresh(self: Owner, partition: int, epoch: int, next_offset: int, end: int) -> Any:
+    def fresh(self: OwnerMachine, partition: int, epoch: int, next_offset: int, end: int) -> Any:
         return assigned(self, partition, epoch, end, end)
 
-    patch.setattr(Owner, "assigned", fresh)
+    patch.setattr(OwnerMachine, "assigned", fresh)
 
 
 def is_store_of(effect: Effect, kind: type, partitions: Container[int] | None = None) -> bool:
     """Whether it is such a change, of one of these partitions."""
-    if not isinstance(effect, Store) or not isinstance(effect.change, kind):
+    if not isinstance(effect, ChangeToken) or not isinstance(effect.change, kind):
         return False
     return partitions is None or effect.change.partition in partitions
 
@@ -263,17 +268,17 @@ MUTANTS: list[Patch] = [
     any_fence_is_accepted,
     the_next_owner_does_not_wait_for_a_lease,
     a_young_store_is_believed,
-    an_inherited_item_runs_without_a_lease,
+    an_inherited_job_runs_without_a_lease,
     a_revoked_node_lets_its_lease_go,
     waiting_for_a_lease_ends_it,
-    a_partition_that_comes_back_forgets_its_item,
+    a_partition_that_comes_back_forgets_its_job,
     what_is_settled_runs_again,
     an_epoch_lasts_for_ever,
     commits_do_not_wait_for_outcomes,
     nothing_is_healed,
     a_lost_lease_counts_as_kept,
     records_without_a_value_are_ignored,
-    a_refused_item_is_not_sent_again,
+    a_refused_job_is_not_sent_again,
     a_failed_sending_is_forgotten,
     a_waiting_node_asks_only_once,
     newcomers_go_first,

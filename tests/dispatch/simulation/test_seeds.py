@@ -1,9 +1,9 @@
 """Five thousand seeds of nodes, rebalances, crashes, store losses and late messages.
 
 In every one: never two valid fences at once on a partition, no fence is used twice, nothing is
-committed before its outcome is written, every item finishes, every token is back within the bound,
+committed before its outcome is written, every job finishes, every token is back within the bound,
 and nobody waits while another node is served twice. Without frozen processes and long outages of
-the store, no two items of a partition ever run at the same time, valid or not.
+the store, no two jobs of a partition ever run at the same time, valid or not.
 """
 
 from __future__ import annotations

@@ -8,13 +8,13 @@ from copy import deepcopy
 from heapq import heappop, heappush
 from typing import Any, NamedTuple
 
-from headrace.dispatch.fences import Fence, Token
-from headrace.dispatch.limits import Limits
-from headrace.dispatch.sender import Outcome
-from headrace.dispatch.sharing import Policy
-from headrace.dispatch.table import TokenTable
+from headrace.dispatch.options import DispatchLimits
+from headrace.dispatch.records import OutcomeState
+from headrace.dispatch.tokens.scheduler import Policy
+from headrace.dispatch.tokens.store import Fence, Token
+from headrace.dispatch.tokens.token_table import TokenTable
 
-LIMITS = Limits(
+LIMITS = DispatchLimits(
     lease_ms=1_000,
     offer_ms=200,
     heal_interval_ms=200,
@@ -27,24 +27,24 @@ TRIP_MS_MAX = 10
 
 
 class Record(NamedTuple):
-    """One of the work topic's; without an item it has no value."""
+    """One of the work topic's; without a job it has no value."""
 
     fence: Fence | None
-    item: str | None
+    job: str | None
 
 
 class Done(NamedTuple):
     """One of the done topic's."""
 
-    item: str
-    outcome: Outcome
+    job: str
+    outcome: OutcomeState
     partition: int
     offset: int
     fence: Fence | None
 
 
 class Flight(NamedTuple):
-    """An item that runs."""
+    """A job that runs."""
 
     partition: int
     node: str
@@ -62,7 +62,7 @@ class World:
         self.chance = random.Random(seed)
         self.now_ms = 0
         self.is_faulty = True
-        # Whether nothing happens that may let two nodes run an item of one partition at a time.
+        # Whether nothing happens that may let two nodes run a job of one partition at a time.
         self.is_gentle = self.chance.random() < 0.4
         self.logs: list[list[Record]] = []
         self.done: list[Done] = []
@@ -114,21 +114,21 @@ class World:
         self.done.append(done)
         self.outcomes.add((done.partition, done.offset))
         if done.outcome != "refused":
-            self.finished.add(done.item)
+            self.finished.add(done.job)
         self.on_done(done)
 
-    def is_settled(self, item: str, partition: int, offset: int) -> bool:
-        return item in self.finished or (partition, offset) in self.outcomes
+    def is_settled(self, job: str, partition: int, offset: int) -> bool:
+        return job in self.finished or (partition, offset) in self.outcomes
 
     # What runs
 
     def take_off(self, flight: Flight, fence: Fence, offset: int, *, is_newest: bool) -> None:
-        """An item begins to run: its fence was never used, and no other valid one is in use."""
+        """A job begins to run: its fence was never used, and no other valid one is in use."""
         if self.is_gentle and (flight.partition, offset) in self.outcomes:
             raise Violation(f"{offset} of partition {flight.partition} ran, though it is settled")
         token = Token(flight.partition, fence)
         if token in self.fences:
-            raise Violation(f"two items ran under fence {fence} of partition {flight.partition}")
+            raise Violation(f"two jobs ran under fence {fence} of partition {flight.partition}")
         self.fences.add(token)
         others = [f for f in self.flights if f.partition == flight.partition]
         if self.is_gentle and others:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.dispatch.tokens.stores import Clock, TableStore, redis_tokens, sqlite_tokens
 
-from headrace.dispatch.tokens import TokenStore
+from headrace.dispatch.tokens.store import TokenStore
 
 
 @pytest.fixture

@@ -6,15 +6,14 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from pathlib import Path
 
-from headrace.dispatch.fences import Token
-from headrace.dispatch.limits import Limits
-from headrace.dispatch.sharing import Policy
-from headrace.dispatch.table import TokenTable
-from headrace.dispatch.tokens import Answer, Change, Status, TokenStore
-from headrace.dispatch.tokens_redis import RedisTokens
-from headrace.dispatch.tokens_sqlite import SqliteTokens
+from headrace.dispatch.options import DispatchLimits
+from headrace.dispatch.tokens.redis_store import RedisTokens
+from headrace.dispatch.tokens.scheduler import Policy
+from headrace.dispatch.tokens.sqlite_store import SqliteTokens
+from headrace.dispatch.tokens.store import Answer, StoreStatus, Token, TokenChange, TokenStore
+from headrace.dispatch.tokens.token_table import TokenTable
 
-LIMITS = Limits(lease_ms=1_000, offer_ms=100)
+LIMITS = DispatchLimits(lease_ms=1_000, offer_ms=100)
 
 _numbers = count()
 
@@ -42,20 +41,20 @@ class TableStore:
     def exchange(
         self,
         node: str,
-        changes: Sequence[Change] = (),
+        changes: Sequence[TokenChange] = (),
         *,
         want: int | None = None,
         weight: int = 1,
-        look: Sequence[int] = (),
+        query: Sequence[int] = (),
     ) -> Answer:
         return self._table.exchange(
-            node, changes, self._clock(), want=want, weight=weight, look=look
+            node, changes, self._clock(), want=want, weight=weight, query=query
         )
 
     def wait(self, node: str, timeout_s: float) -> list[Token]:
         return self._table.collect(node, self._clock())
 
-    def status(self) -> Status:
+    def status(self) -> StoreStatus:
         return self._table.status(self._clock())
 
     def close(self) -> None: ...

@@ -5,16 +5,24 @@ from __future__ import annotations
 import pytest
 from tests.dispatch.tokens.stores import LIMITS, Clock
 
-from headrace.dispatch.fences import Fence, Token
-from headrace.dispatch.tokens import Put, Renew, Return, Revoke, Seen, TokenStore
+from headrace.dispatch.tokens.store import (
+    Fence,
+    Put,
+    Renew,
+    Return,
+    Revoke,
+    Token,
+    TokenStore,
+    TokenView,
+)
 
 
 def put(store: TokenStore, *tokens: Token, node: str = "owner") -> list[str]:
     return list(store.exchange(node, [Put(*token) for token in tokens]).verdicts)
 
 
-def look(store: TokenStore, partition: int) -> Seen | None:
-    return store.exchange("looker", look=[partition]).seen[partition]
+def look(store: TokenStore, partition: int) -> TokenView | None:
+    return store.exchange("looker", query=[partition]).views[partition]
 
 
 def token(partition: int, epoch: int = 1, next_offset: int = 0) -> Token:
@@ -25,7 +33,7 @@ def test_a_token_is_taken_once(store: TokenStore) -> None:
     assert put(store, token(3)) == ["ok"]
     assert store.exchange("a", want=2).granted == [token(3)]
     assert store.exchange("b", want=1).granted == []
-    assert look(store, 3) == Seen(Fence(1, 0), "out", "a", LIMITS.lease_ms)
+    assert look(store, 3) == TokenView(Fence(1, 0), "out", "a", LIMITS.lease_ms)
 
 
 def test_tokens_are_taken_in_the_order_of_coming(store: TokenStore) -> None:
@@ -79,7 +87,7 @@ def test_a_revoked_token_leaves_the_queue_for_good(store: TokenStore) -> None:
     assert store.exchange("owner", [Revoke(0, Fence(2, 5))]).verdicts == ["ok"]
     assert put(store, token(0, 2, 5)) == ["repeated"]
     assert store.exchange("a", want=1).granted == []
-    assert look(store, 0) == Seen(Fence(2, 5), "revoked", "", 0)
+    assert look(store, 0) == TokenView(Fence(2, 5), "revoked", "", 0)
 
 
 def test_a_late_revoke_of_an_older_owner_does_nothing(store: TokenStore) -> None:
@@ -103,9 +111,9 @@ def test_a_lease_ends_unless_it_is_renewed(store: TokenStore, clock: Clock) -> N
     clock.now_ms += 900
     assert store.exchange("owner", [Renew(0, Fence(1, 0))]).verdicts == ["ok"]
     clock.now_ms += 900
-    assert look(store, 0) == Seen(Fence(1, 0), "out", "owner", 100)
+    assert look(store, 0) == TokenView(Fence(1, 0), "out", "owner", 100)
     clock.now_ms += 100
-    assert look(store, 0) == Seen(Fence(1, 0), "out", "owner", 0)
+    assert look(store, 0) == TokenView(Fence(1, 0), "out", "owner", 0)
     assert store.status().counts()["expired"] == 1
     # What is expired is not in the queue: something may have been sent with it.
     assert store.exchange("b", want=1).granted == []
@@ -113,7 +121,7 @@ def test_a_lease_ends_unless_it_is_renewed(store: TokenStore, clock: Clock) -> N
 
 def test_renewing_brings_a_forgotten_lease_back(store: TokenStore) -> None:
     store.exchange("runner", [Renew(5, Fence(2, 8))])
-    assert look(store, 5) == Seen(Fence(2, 8), "out", "runner", LIMITS.lease_ms)
+    assert look(store, 5) == TokenView(Fence(2, 8), "out", "runner", LIMITS.lease_ms)
 
 
 def test_renewing_takes_the_token_of_that_fence_out_of_the_queue(store: TokenStore) -> None:
@@ -211,8 +219,8 @@ def test_a_store_tells_its_birth_and_age(store: TokenStore, clock: Clock) -> Non
     first = store.exchange("a")
     clock.now_ms += 250
     second = store.exchange("b")
-    assert first.born
-    assert first.born == second.born
+    assert first.incarnation
+    assert first.incarnation == second.incarnation
     assert second.age_ms - first.age_ms == 250
 
 

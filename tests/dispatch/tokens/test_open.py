@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from headrace.dispatch.fences import Fence
-from headrace.dispatch.limits import Limits
-from headrace.dispatch.tokens_open import open_tokens
-from headrace.dispatch.tokens_redis import RedisTokens
-from headrace.dispatch.tokens_sqlite import SqliteTokens
+from headrace.dispatch.options import DispatchLimits
+from headrace.dispatch.tokens import open_tokens
+from headrace.dispatch.tokens.redis_store import RedisTokens
+from headrace.dispatch.tokens.sqlite_store import SqliteTokens
+from headrace.dispatch.tokens.store import Fence
 
 
 def test_a_path_and_an_sqlite_address_mean_a_file(tmp_path: Path) -> None:
@@ -37,9 +37,9 @@ def test_what_is_no_store_is_refused() -> None:
 
 def test_limits_that_cannot_hold_are_refused() -> None:
     with pytest.raises(ValueError, match="heal_misses"):
-        Limits(heal_misses=0)
+        DispatchLimits(heal_misses=0)
     with pytest.raises(ValueError, match="three times"):
-        Limits(lease_ms=500, tick_ms=250)
+        DispatchLimits(lease_ms=500, tick_ms=250)
 
 
 @pytest.mark.parametrize("text", ["", ".", "1", "1.", ".2", "a.b", "-1.2", "1.2.3", "1 .2", "９.1"])

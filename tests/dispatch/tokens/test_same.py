@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from tests.dispatch.tokens.stores import LIMITS, Clock, TableStore, redis_tokens, sqlite_tokens
 from tests.redis_server import RedisServer
 
-from headrace.dispatch.fences import Fence
-from headrace.dispatch.sharing import POLICIES, Policy
-from headrace.dispatch.tokens import Answer, Put, Renew, Return, Revoke, TokenStore
+from headrace.dispatch.tokens.scheduler import POLICIES, Policy
+from headrace.dispatch.tokens.store import Answer, Fence, Put, Renew, Return, Revoke, TokenStore
 
 PARTITIONS = (0, 2, 10)
 NODES = ("a", "b", "c")
@@ -35,7 +34,7 @@ exchanges = st.fixed_dictionaries(
         "changes": st.lists(changes, max_size=4),
         "want": st.none() | st.integers(0, 4),
         "weight": st.sampled_from([1, 2, 3, 16]),
-        "look": st.just(PARTITIONS),
+        "query": st.just(PARTITIONS),
     }
 )
 steps = st.lists(st.one_of(exchanges, st.integers(0, LIMITS.lease_ms)), max_size=25)
@@ -48,7 +47,7 @@ def folder() -> Iterator[Path]:
 
 
 def comparable(answer: Answer) -> Answer:
-    return replace(answer, born="", age_ms=0)
+    return replace(answer, incarnation="", age_ms=0)
 
 
 @settings(
@@ -72,7 +71,7 @@ def test_all_stores_answer_alike(
                 clock.now_ms += step
                 continue
             node, made = step["node"], step["changes"]
-            rest = {name: step[name] for name in ("want", "weight", "look")}
+            rest = {name: step[name] for name in ("want", "weight", "query")}
             expected = comparable(model.exchange(node, made, **rest))
             for store in stores:
                 assert comparable(store.exchange(node, made, **rest)) == expected

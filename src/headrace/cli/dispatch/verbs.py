@@ -1,4 +1,4 @@
-"""`headrace dispatch`: run a dispatcher's worker, look at its tokens, put them right."""
+"""`headrace dispatch`: run a dispatcher's worker, show its tokens, heal them."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
 METRICS_PORT = 9464
 FLUSH_SECONDS = 30.0
 
-app = typer.Typer(help="Work that goes to whoever is idle.", no_args_is_help=True)
+app = typer.Typer(help="Jobs that go to idle workers.", no_args_is_help=True)
 
 TopicArgument = Annotated[str, typer.Argument(help="The work topic.", metavar="TOPIC")]
 GroupOption = Annotated[
-    str | None, typer.Option("--group", help="The workers' group, if it has another name.")
+    str | None, typer.Option("--group", help="The workers' group, if it is not the default.")
 ]
 
 
 @app.command()
 def run(
     target: Annotated[
-        str, typer.Argument(help="Where the dispatcher is.", metavar="MODULE:DISPATCHER")
+        str, typer.Argument(help="The dispatcher to run.", metavar="MODULE:DISPATCHER")
     ],
     bootstrap: Annotated[
         str | None,
@@ -54,12 +54,12 @@ def run(
     ] = None,
     metrics: Annotated[
         str | None,
-        typer.Option(metavar="HOST:PORT", help="Show metrics for Prometheus there."),
+        typer.Option(metavar="HOST:PORT", help="Serve metrics for Prometheus at this address."),
     ] = None,
 ) -> None:
-    """Run a dispatcher's worker; Ctrl-C or SIGTERM lets jobs finish, and keeps the rest.
+    """Run a dispatcher's worker; Ctrl-C or SIGTERM lets running jobs finish, and keeps the rest.
 
-    Start it as often as wanted, each with a spool of its own: the nodes share the partitions.
+    Run as many as you like, each with a spool of its own: the nodes share the partitions.
     """
     from headrace.dispatch.metrics import MetricsServer, text
 
@@ -99,12 +99,12 @@ def status(
     bootstrap: BootstrapOption,
     properties: PropertyOption = None,
 ) -> None:
-    """Show where each partition's token is, who waits for one, and what is unfinished."""
-    from headrace.dispatch.status import look
+    """Show each partition's token, the waiting nodes, and how much is unfinished."""
+    from headrace.dispatch.topic_admin import topic_status
 
     config = client_config(bootstrap, properties)
     with client_errors(bootstrap), _errors():
-        found = look(config, topic, tokens, group)
+        found = topic_status(config, topic, tokens, group)
     if output is Output.json:
         show_json(found)
         return
@@ -125,13 +125,13 @@ def heal(
     bootstrap: BootstrapOption,
     properties: PropertyOption = None,
 ) -> None:
-    """Have every node put the tokens of its partitions anew; harmless at any time."""
+    """Make every node put back the tokens of its partitions; harmless at any time."""
     from headrace.client.producer import Producer
-    from headrace.dispatch.cluster import Cluster
+    from headrace.dispatch.topic_admin import TopicAdmin
 
     config = client_config(bootstrap, properties)
     with client_errors(bootstrap):
-        count = Cluster(config).partitions(topic)
+        count = TopicAdmin(config).partitions(topic)
         if not count:
             raise CliError(f"there is no topic {topic}", "headrace topic list")
         with Producer(config) as producer:

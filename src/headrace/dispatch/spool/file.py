@@ -1,6 +1,7 @@
-"""A spool in a file: only appended to, checked frame by frame, rewritten when most of it is over.
+"""A spool in a file: append-only, with a checksum per frame, rewritten when most of it is obsolete.
 
-A frame is whole or it is nothing, so a crash at any byte loses only what nobody was told is kept.
+A partly written frame counts as not written, so a crash at any byte loses only changes that were
+not acknowledged.
 """
 
 from __future__ import annotations
@@ -15,13 +16,19 @@ from contextlib import suppress
 from pathlib import Path
 
 from headrace.dispatch.errors import SpoolBroken
-from headrace.dispatch.spool.changes import Change, Entries, Put
 from headrace.dispatch.spool.frames import HEADER_BYTES, MAGIC, encode, scan
-from headrace.dispatch.spool.port import BEAT_SECONDS, Beat, check_policy
+from headrace.dispatch.spool.port import (
+    BEAT_SECONDS,
+    Beat,
+    JobPut,
+    SpoolChange,
+    SpoolContents,
+    check_policy,
+)
 
-# A file below this is not worth rewriting.
+# A smaller file is not worth rewriting.
 COMPACT_BYTES_MIN = 4 * 1024 * 1024
-# Bytes of a frame besides its value, about.
+# About how many bytes a frame has besides its value.
 _FRAME_BYTES = 64
 _INTERVAL_MS = int(BEAT_SECONDS * 1000)
 
@@ -29,7 +36,7 @@ _log = logging.getLogger("headrace.dispatch")
 
 
 class FileSpool:
-    """One node's spool; a second process that opens it is refused."""
+    """One node's spool file; a second process that opens it is refused."""
 
     def __init__(
         self, path: Path, *, sync: str = "always", compact_bytes_min: int = COMPACT_BYTES_MIN
@@ -40,23 +47,23 @@ class FileSpool:
         self.compactions = 0
         self._sync = check_policy(sync)
         self._compact_bytes_min = compact_bytes_min
-        self._entries = Entries()
+        self._contents = SpoolContents()
         self._file = self._lock = -1
         self._bytes = 0
         self._salt = 0
         self._is_dirty = False
-        # The last write is not cut off yet, or the file's name is not durable yet.
-        self._is_torn = self._is_unnamed = False
+        # A failed write is still at the end of the file; the file's name is not durable yet.
+        self._is_torn = self._is_name_unsynced = False
         self._synced_ms = -_INTERVAL_MS
         self._compact_at_bytes = compact_bytes_min
 
-    def recover(self) -> Entries:
-        """Open or make the file, cut a torn tail off and return what is unfinished."""
+    def recover(self) -> SpoolContents:
+        """Open or create the file, cut off a torn tail and return what is unfinished."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._take_lock()
-            # What a crash left of a rewrite: the old file still counts.
-            self._beside.unlink(missing_ok=True)
+            # A crash interrupted a rewrite: the old file is still valid.
+            self._new_path.unlink(missing_ok=True)
             if not self.path.exists() or not self.path.stat().st_size:
                 self._rewrite()
             data = self.path.read_bytes()
@@ -69,9 +76,9 @@ class FileSpool:
         found = scan(data, self._salt, HEADER_BYTES)
         self.damaged_bytes = found.damaged_bytes
         if found.damaged_bytes:
-            _log.error("%s: %d damaged bytes were left out", self.path, found.damaged_bytes)
-        self._entries = Entries()
-        self._entries.apply(found.changes)
+            _log.error("%s: %d damaged bytes were skipped", self.path, found.damaged_bytes)
+        self._contents = SpoolContents()
+        self._contents.apply(found.changes)
         try:
             if self._file < 0:
                 self._file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
@@ -81,32 +88,32 @@ class FileSpool:
         except OSError as error:
             raise self._broken(error) from None
         self._bytes = found.good_bytes
-        return self._entries
+        return self._contents
 
-    def write(self, changes: Sequence[Change]) -> None:
-        """Append changes with one write, and sync if something was put."""
+    def write(self, changes: Sequence[SpoolChange]) -> None:
+        """Append changes with one write, and sync if a job was put."""
         data = encode(changes, self._salt)
         try:
             self._cut_off()
             written = os.write(self._file, data)
             if written < len(data):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            if any(isinstance(change, Put) for change in changes):
+            if any(isinstance(change, JobPut) for change in changes):
                 self._sync_now()
         except OSError as error:
-            # What reached the file of a change that nobody was told of must not come back.
+            # A change that was not acknowledged must not come back.
             self._is_torn = True
             with suppress(OSError):
                 self._cut_off()
             raise self._broken(error) from None
         self._bytes += len(data)
-        self._entries.apply(changes)
+        self._contents.apply(changes)
         if self._bytes >= self._compact_at_bytes and self._bytes > 2 * self._live_bytes():
             self._compact()
 
     def beat(self, now_ms: int) -> Beat:
-        """Sync what the policy left for later; nobody can take over a file."""
-        # A beat comes with every batch, too, and the clock may have been set back.
+        """Sync what the policy left for later; other nodes cannot take over a file."""
+        # Every batch causes a beat, too, and the clock may have been set back.
         if self._is_dirty and not 0 <= now_ms - self._synced_ms < _INTERVAL_MS:
             try:
                 os.fdatasync(self._file)
@@ -116,7 +123,7 @@ class FileSpool:
         return Beat()
 
     def close(self) -> None:
-        """Sync and let go of the file; what is unfinished waits in it for the next start."""
+        """Sync and close the file; unfinished jobs wait in it for the next start."""
         if self._file >= 0:
             os.fsync(self._file)
             os.close(self._file)
@@ -125,13 +132,13 @@ class FileSpool:
         self._file = self._lock = -1
 
     @property
-    def _beside(self) -> Path:
+    def _new_path(self) -> Path:
         return self.path.with_name(f"{self.path.name}.new")
 
     def _take_lock(self) -> None:
         if self._lock >= 0:
             return
-        # Not the file itself, which a rewrite replaces.
+        # A file beside it, since a rewrite replaces the spool file.
         name = self.path.with_name(f"{self.path.name}.lock")
         lock = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -155,45 +162,45 @@ class FileSpool:
         self._is_dirty = self._sync == "interval"
 
     def _sync_name(self) -> None:
-        if self._is_unnamed:
+        if self._is_name_unsynced:
             folder = os.open(self.path.parent, os.O_RDONLY | os.O_CLOEXEC)
             try:
                 os.fsync(folder)
             finally:
                 os.close(folder)
-            self._is_unnamed = False
+            self._is_name_unsynced = False
 
     def _live_bytes(self) -> int:
-        return self._entries.value_bytes + _FRAME_BYTES * len(self._entries.items)
+        return self._contents.value_bytes + _FRAME_BYTES * len(self._contents.jobs)
 
     def _compact(self) -> None:
         try:
-            self._rewrite(self._entries.changes())
+            self._rewrite(self._contents.changes())
         except OSError as error:
-            # Nothing is lost by it: the present file is whole, and only longer than it need be.
+            # Nothing is lost: the present file is complete, and only longer than necessary.
             _log.warning("%s", self._broken(error))
             self._compact_at_bytes = 2 * self._bytes
             return
         self._compact_at_bytes = self._compact_bytes_min
         self.compactions += 1
 
-    def _rewrite(self, changes: Iterable[Change] = ()) -> None:
-        """Put a file with just these changes in the place of the present one."""
+    def _rewrite(self, changes: Iterable[SpoolChange] = ()) -> None:
+        """Replace the file with one that has just these changes."""
         header = MAGIC + (bytes.fromhex(self.node) if self.node else secrets.token_bytes(8))
         data = header + encode(changes, _salt(header))
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-        new = os.open(self._beside, flags, 0o600)
+        new = os.open(self._new_path, flags, 0o600)
         try:
             if os.write(new, data) < len(data):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             os.fsync(new)
-            os.replace(self._beside, self.path)
+            os.replace(self._new_path, self.path)
         except OSError:
             os.close(new)
             raise
-        # From here on it is the file, whatever else fails.
+        # From here on this is the file, whatever else fails.
         old, self._file, self._bytes = self._file, new, len(data)
-        self._is_unnamed = True
+        self._is_name_unsynced = True
         if old >= 0:
             os.close(old)
         self._sync_name()

@@ -1,29 +1,115 @@
-"""The thread that writes a spool: changes of many threads together, with one sync for all."""
+"""The thread that writes a spool, with one sync for many submitters, and the limit on its size."""
 
 from __future__ import annotations
 
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 
-from headrace.dispatch.errors import SpoolBroken
-from headrace.dispatch.room import closed
-from headrace.dispatch.spool.changes import Change, Put
-from headrace.dispatch.spool.port import BEAT_SECONDS, Beat, Spool
+from headrace.dispatch.errors import DispatchError, SpoolBroken, SpoolFull
+from headrace.dispatch.spool.port import BEAT_SECONDS, Beat, JobPut, Spool, SpoolChange
 
-# What nobody waits for is written this late at most.
+# Changes that no caller waits for are written this late at most.
 NOTE_SECONDS = 0.02
-# A spool that is broken (a full disk, a database that is away) is tried again this often.
-AGAIN_SECONDS = 0.5
+# A broken spool (a full disk, a database that is down) is tried again this often.
+RETRY_SECONDS = 0.5
 
-# Called once, with None when it is kept, or with why it is not.
-Kept = Callable[[Exception | None], None]
+WHEN_FULL = ("wait", "refuse")
+
+# Called once: with None on success, or with the error.
+Callback = Callable[[Exception | None], None]
 
 _log = logging.getLogger("headrace.dispatch")
 
 
+class SpoolCapacity:
+    """The limit on a node's unfinished jobs and their bytes; submitters wait in a queue for room.
+
+    Jobs that were recovered or taken over are counted, and may exceed the limit.
+    """
+
+    def __init__(self, jobs_max: int, bytes_max: int, full: str) -> None:
+        if full not in WHEN_FULL:
+            raise ValueError(f"full={full!r} is not valid; use one of {', '.join(WHEN_FULL)}")
+        self.jobs = self.bytes = 0
+        self.jobs_max = jobs_max
+        self.bytes_max = bytes_max
+        self._refuses = full == "refuse"
+        self._lock = threading.Lock()
+        self._waiting: deque[tuple[int, int, Callback]] = deque()
+        self._is_closed = False
+
+    @property
+    def waiting(self) -> int:
+        """How many submitters wait for room."""
+        return len(self._waiting)
+
+    def reserve(self, jobs: int, size: int, reserved: Callback) -> None:
+        """Call `reserved` as soon as there is room, at once if possible; SpoolFull if refused."""
+        if jobs > self.jobs_max or size > self.bytes_max:
+            raise SpoolFull(
+                f"{jobs} jobs of {size} bytes do not fit into a spool of {self.jobs_max} jobs "
+                f"and {self.bytes_max} bytes",
+                "submit fewer at once, or raise spool_items_max or spool_bytes_max",
+            )
+        with self._lock:
+            if self._is_closed:
+                raise closed()
+            has_room = not self._waiting and self._fits(jobs, size)
+            if has_room:
+                self._add(jobs, size)
+            elif self._refuses:
+                raise SpoolFull(
+                    f"the spool is full: it holds {self.jobs} jobs of {self.bytes} bytes",
+                    'submit later, start more workers, or wait for room with full="wait"',
+                )
+            else:
+                self._waiting.append((jobs, size, reserved))
+        if has_room:
+            reserved(None)
+
+    def occupy(self, jobs: int, size: int) -> None:
+        """Count jobs that were recovered or taken over."""
+        with self._lock:
+            self._add(jobs, size)
+
+    def release(self, jobs: int, size: int) -> None:
+        """Free room, and admit the submitters that fit now."""
+        admitted: list[Callback] = []
+        with self._lock:
+            self._add(-jobs, -size)
+            while self._waiting and self._fits(*self._waiting[0][:2]):
+                wanted, wanted_bytes, reserved = self._waiting.popleft()
+                self._add(wanted, wanted_bytes)
+                admitted.append(reserved)
+        for reserved in admitted:
+            reserved(None)
+
+    def close(self) -> None:
+        """Refuse all submitters, also those that wait."""
+        with self._lock:
+            self._is_closed = True
+            waiting, self._waiting = self._waiting, deque()
+        for *_, reserved in waiting:
+            reserved(closed())
+
+    def open(self) -> None:
+        """Start again, empty."""
+        with self._lock:
+            self._is_closed = False
+            self.jobs = self.bytes = 0
+
+    def _fits(self, jobs: int, size: int) -> bool:
+        return self.jobs + jobs <= self.jobs_max and self.bytes + size <= self.bytes_max
+
+    def _add(self, jobs: int, size: int) -> None:
+        self.jobs += jobs
+        self.bytes += size
+
+
 class SpoolWriter:
-    """Takes changes from any thread; the spool itself is used by this thread alone."""
+    """Takes changes from any thread; only its own thread uses the spool."""
 
     def __init__(
         self, spool: Spool, *, on_beat: Callable[[Beat], None], now_ms: Callable[[], int]
@@ -32,34 +118,34 @@ class SpoolWriter:
         self._on_beat = on_beat
         self._now_ms = now_ms
         self._wanted = threading.Condition()
-        self._puts: list[tuple[Sequence[Put], Kept]] = []
-        self._notes: list[Change] = []
+        self._puts: list[tuple[Sequence[JobPut], Callback]] = []
+        self._notes: list[SpoolChange] = []
         self._is_stopping = False
         self._is_broken = False
         self._thread = threading.Thread(target=self._run, name="headrace-spool", daemon=True)
 
     def start(self) -> None:
-        """Begin to write."""
+        """Start to write."""
         self._thread.start()
 
-    def put(self, items: Sequence[Put], kept: Kept) -> None:
-        """Keep items, all or none; `kept` is called from the writer's thread."""
+    def put(self, jobs: Sequence[JobPut], stored: Callback) -> None:
+        """Store jobs, all or none; `stored` is called from the writer's thread."""
         with self._wanted:
             if not self._is_stopping:
-                self._puts.append((items, kept))
+                self._puts.append((jobs, stored))
                 self._wanted.notify()
                 return
-        kept(closed())
+        stored(closed())
 
-    def note(self, changes: Sequence[Change]) -> None:
-        """Keep changes that nobody waits for."""
+    def note(self, changes: Sequence[SpoolChange]) -> None:
+        """Store changes that no caller waits for."""
         with self._wanted:
             if not self._notes and not self._puts:
                 self._wanted.notify()
             self._notes += changes
 
     def stop(self) -> None:
-        """Write what there is, and close the spool."""
+        """Write what is left, and close the spool."""
         with self._wanted:
             self._is_stopping = True
             self._wanted.notify()
@@ -75,7 +161,7 @@ class SpoolWriter:
                 if not self._puts and not self._notes and not self._is_stopping:
                     self._wanted.wait(BEAT_SECONDS)
                 if not self._puts and self._notes and not self._is_stopping:
-                    self._wanted.wait(AGAIN_SECONDS if self._is_broken else NOTE_SECONDS)
+                    self._wanted.wait(RETRY_SECONDS if self._is_broken else NOTE_SECONDS)
                 puts, notes = self._puts, self._notes
                 self._puts, self._notes = [], []
                 is_last = self._is_stopping
@@ -84,26 +170,28 @@ class SpoolWriter:
                 return
             self._beat()
 
-    def _write(self, puts: list[tuple[Sequence[Put], Kept]], notes: list[Change]) -> None:
+    def _write(
+        self, puts: list[tuple[Sequence[JobPut], Callback]], notes: list[SpoolChange]
+    ) -> None:
         if not puts and not notes:
             return
-        # Notes are about items that were put before, and puts about new ones.
-        changes = notes + [put for items, _ in puts for put in items]
+        # Notes are about jobs that were put before, so they go first.
+        changes = notes + [put for jobs, _ in puts for put in jobs]
         error: SpoolBroken | None = None
         try:
             self._spool.write(changes)
             self._is_broken = False
         except Exception as problem:
-            # Whatever it was: the thread lives on, or every later submitter would wait for ever.
+            # The thread survives every error, or all later submitters would wait forever.
             error = self._broken(problem)
-            # Written twice they say the same as once.
+            # Writing them twice has the same effect as once.
             with self._wanted:
                 self._notes = notes + self._notes
-        for _, kept in puts:
+        for _, stored in puts:
             try:
-                kept(error)
+                stored(error)
             except Exception:
-                _log.exception("a submitter could not be told that its jobs are kept")
+                _log.exception("the callback of a submitter failed")
 
     def _beat(self) -> None:
         try:
@@ -121,3 +209,8 @@ class SpoolWriter:
         if isinstance(problem, SpoolBroken):
             return problem
         return SpoolBroken(f"the spool cannot be used: {problem}", "see the log for the error")
+
+
+def closed() -> DispatchError:
+    """The error of a submitter once the dispatcher has stopped."""
+    return DispatchError("the dispatcher has stopped; the job was not stored", "dispatcher.start()")
