@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from tests.spark.clusters import SETTINGS
 
 from headrace.spark import Folder, Pipeline, Table, Topic, pipeline
-from headrace.spark.pipelines.homes import Home
 from headrace.spark.pipelines.outputs import make_topics
+from headrace.spark.pipelines.queries import QuerySettings
 from headrace.spark.pipelines.runner import Runner
-from headrace.spark.pipelines.writing import Start
+from headrace.spark.pipelines.version_folder import VersionFolder
 from headrace.spark.sessions import open_session
 
 if TYPE_CHECKING:
@@ -94,8 +94,9 @@ def main() -> None:
     runners = []
     for name in names:
         make_topics(ALL[name], {"bootstrap.servers": bootstrap})
-        home = Home(Path("home"), name, 1)
-        runners.append(Runner(ALL[name], Start(bootstrap, home.checkpoint), home))
+        folder = VersionFolder(Path("home"), name, 1)
+        settings = QuerySettings(bootstrap, folder.checkpoint)
+        runners.append(Runner(ALL[name], settings, folder))
 
     def stop(*_: object) -> None:
         for runner in runners:

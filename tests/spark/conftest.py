@@ -12,7 +12,7 @@ import pytest
 from tests.apache_kafka import ApacheKafka
 from tests.client.kafkas import Kafka
 
-from headrace.spark.pipelines.way_back import check_way_back
+from headrace.spark.pipelines.foreach_batch import check_callbacks
 from headrace.testing import BrokerThread
 
 if TYPE_CHECKING:
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 # A short life gains nothing from the optimising compiler.
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
 
-# Spark's way back to this process, by which it calls a foreachBatch function, waits with select(),
-# which knows no descriptor above 1,023; after a few thousand tests others may have taken those
-# below, and every stream would wait for ever. So some are kept for it while there are any.
+# Spark calls a foreachBatch function through a socket that this process watches with select(),
+# which accepts no descriptor above 1,023. After a few thousand tests the lower ones may all be in
+# use, so some are reserved for it here.
 LOW_DESCRIPTORS = [os.open(os.devnull, os.O_RDONLY) for _ in range(4)]
 
 
@@ -53,7 +53,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session.sparkContext.setLogLevel("OFF")
     while LOW_DESCRIPTORS:
         os.close(LOW_DESCRIPTORS.pop())
-    check_way_back(session)
+    check_callbacks(session)
     yield session
     session.stop()
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,30 +13,43 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.client.kafkas import TIMEOUT_SECONDS, Kafka
 
 from headrace.spark.pipelines.definitions import Pipeline
-from headrace.spark.pipelines.homes import Home
 from headrace.spark.pipelines.outputs import make_topics
-from headrace.spark.pipelines.runner import Runner
-from headrace.spark.pipelines.writing import Start
+from headrace.spark.pipelines.queries import QuerySettings
+from headrace.spark.pipelines.runner import OnProgress, Runner
+from headrace.spark.pipelines.version_folder import VersionFolder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from headrace.spark.pipelines.pacing import Window
+
 
 def run_pipeline(
-    spark: SparkSession, kafka: Kafka, pipeline: Pipeline, home: Path, **start: Any
+    spark: SparkSession, kafka: Kafka, pipeline: Pipeline, home: Path, **settings: Any
 ) -> dict[str, Any]:
     """Run a pipeline over what is there now; returns its state afterwards."""
-    runner, place = make_runner(kafka, pipeline, home, **{"to_end": True, **start})
-    with place.held():
+    runner, folder = make_runner(kafka, pipeline, home, **{"to_end": True, **settings})
+    with folder.locked():
         runner.run(spark)
-    return place.state()
+    return folder.state()
 
 
-def make_runner(kafka: Kafka, pipeline: Pipeline, home: Path, **start: Any) -> tuple[Runner, Home]:
-    """A runner, and the home that is to be held while it runs."""
+def make_runner(
+    kafka: Kafka,
+    pipeline: Pipeline,
+    home: Path,
+    *,
+    window: Window | None = None,
+    on_progress: OnProgress | None = None,
+    clock: Callable[[], datetime] = datetime.now,
+    **settings: Any,
+) -> tuple[Runner, VersionFolder]:
+    """A runner, and the folder that is locked while it runs."""
     make_topics(pipeline, {"bootstrap.servers": kafka.bootstrap})
-    place = Home(home, pipeline.name, pipeline.version)
-    return Runner(pipeline, Start(kafka.bootstrap, place.checkpoint, **start), place), place
+    folder = VersionFolder(home, pipeline.name, pipeline.version)
+    queries = QuerySettings(kafka.bootstrap, folder.checkpoint, **settings)
+    runner = Runner(pipeline, queries, folder, window=window, on_progress=on_progress, clock=clock)
+    return runner, folder
 
 
 def make_topic(kafka: Kafka, name: str, **config: str) -> None:

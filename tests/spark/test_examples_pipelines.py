@@ -14,7 +14,7 @@ from tests.spark.runs import make_topic, objects, run_pipeline, send
 
 from headrace.spark import register
 from headrace.spark.pipelines.aliases import live_version, make_live
-from headrace.spark.pipelines.comparing import compare
+from headrace.spark.pipelines.comparison import compare
 from headrace.testing import BrokerThread
 
 if TYPE_CHECKING:

@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from headrace.spark.pipelines.definitions import pipeline as pipeline
     from headrace.spark.pipelines.frames import latest_by_key as latest_by_key
     from headrace.spark.pipelines.parquet_batches import into_parquet as into_parquet
-    from headrace.spark.pipelines.pins import exactly_once as exactly_once
     from headrace.spark.pipelines.sinks import Folder as Folder
     from headrace.spark.pipelines.sinks import Table as Table
     from headrace.spark.pipelines.sinks import Topic as Topic
     from headrace.spark.pipelines.sql_batches import into_sql as into_sql
+    from headrace.spark.pipelines.topic_batches import exactly_once as exactly_once
     from headrace.spark.pipelines.values import Avro as Avro
     from headrace.spark.pipelines.values import Json as Json
     from headrace.spark.pipelines.values import Msgpack as Msgpack
@@ -46,7 +46,7 @@ else:
         pipelines__definitions="Pipeline Source pipeline",
         pipelines__frames="latest_by_key",
         pipelines__parquet_batches="into_parquet",
-        pipelines__pins="exactly_once",
+        pipelines__topic_batches="exactly_once",
         pipelines__sinks="Folder Table Topic",
         pipelines__sql_batches="into_sql",
         pipelines__values="Avro Json Msgpack Protobuf",

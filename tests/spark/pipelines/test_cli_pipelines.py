@@ -9,12 +9,12 @@ import pytest
 from tests.client.kafkas import Kafka
 
 from headrace import cli
-from headrace.cli.common.errors import CliError
-from headrace.cli.pipeline import running as pipeline_running
+from headrace.cli.pipeline.loading import load_pipeline
 from headrace.spark import sessions
-from headrace.spark.pipelines import hadoop_files
-from headrace.spark.pipelines.homes import Home
+from headrace.spark.errors import PipelineError
+from headrace.spark.pipelines import launcher
 from headrace.spark.pipelines.runner import Runner
+from headrace.spark.pipelines.version_folder import VersionFolder
 
 CODE = """
 from headrace.spark import Folder, pipeline
@@ -51,7 +51,7 @@ def test_definitions_are_listed(module: str, capsys: pytest.CaptureFixture[str])
 
 
 def test_states_are_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    home = Home(tmp_path, "copied", 2)
+    home = VersionFolder(tmp_path, "copied", 2)
     home.write_state({"state": "running", "batch": 7, "updated_ms": 0})
     assert cli.run_command(["pipeline", "status", "--home", str(tmp_path)]) == 0
     assert "copied  2        killed  7" in capsys.readouterr().out
@@ -63,7 +63,7 @@ def test_states_are_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     ("arguments", "words"),
     [
         (["status", "nobody"], "nobody has never run here"),
-        (["stop", "nobody"], "nobody does not run"),
+        (["stop", "nobody"], "nobody is not running"),
         (["list", "no_such_module"], "there is no module"),
         (["run", "MODULE:copid", "-b", "KAFKA"], "did you mean MODULE:copied?"),
         (["run", "MODULE", "-b", "KAFKA"], "defines no pipeline ''"),
@@ -101,19 +101,19 @@ def test_a_folder_is_switched_and_dropped(
     for version in ("1", "2"):
         switch = ["pipeline", "switch", f"{module}:kept", "--to", version, *there]
         assert cli.run_command(switch) == 1
-        assert "nobody can say whether it has come to its end" in capsys.readouterr().err
-        Home(tmp_path / "home", "kept", int(version)).write_state({"state": "stopped"})
+        assert "it is unknown whether it is complete" in capsys.readouterr().err
+        VersionFolder(tmp_path / "home", "kept", int(version)).write_state({"state": "stopped"})
         assert cli.run_command(switch) == 0
         assert (tmp_path / "kept" / "live").resolve().name == f"v{version}"
-    kept = Home(tmp_path / "home", "kept", 1)
+    kept = VersionFolder(tmp_path / "home", "kept", 1)
     elsewhere = tmp_path / "elsewhere" / "v1"
     for checkpoint in (elsewhere, elsewhere.with_name("v1-letters")):
         checkpoint.mkdir(parents=True)
     kept.write_state({"state": "finished", "checkpoint": str(elsewhere)})
     drop = ["pipeline", "drop", f"{module}:kept", *there, "--version"]
-    with kept.held():
+    with kept.locked():
         assert cli.run_command([*drop, "1"]) == 1
-    assert "runs already" in capsys.readouterr().err
+    assert "is running already" in capsys.readouterr().err
     assert cli.run_command([*drop, "2"]) == 1
     assert "is live" in capsys.readouterr().err
     assert cli.run_command([*drop, "1"]) == 0
@@ -128,13 +128,13 @@ def test_half_a_version_is_neither_run_nor_made_live(
 ) -> None:
     target = [f"{module}:kept", "-b", headrace_kafka.bootstrap, "--home", str(tmp_path / "home")]
     (tmp_path / "kept" / "v1").mkdir(parents=True)
-    home = Home(tmp_path / "home", "kept", 1)
+    home = VersionFolder(tmp_path / "home", "kept", 1)
     home.write_state({"state": "dropping"})
     assert cli.run_command(["pipeline", "run", *target]) == 1
     assert "is half dropped" in capsys.readouterr().err
     home.write_state({"state": "stopped", "is_bounded": True})
     assert cli.run_command(["pipeline", "switch", *target]) == 1
-    assert "has not come to its end: it is stopped" in capsys.readouterr().err
+    assert "is not finished: it is stopped" in capsys.readouterr().err
     assert cli.run_command(["pipeline", "switch", *target, "--force"]) == 0
     assert (tmp_path / "kept" / "live").resolve().name == "v1"
 
@@ -153,11 +153,11 @@ def test_only_a_replay_reads_what_was_there_before(
 
     def run(runner: Runner, _: object) -> None:
         begun.append((runner._pipeline.start, runner._pipeline.version))
-        runner._home.write_state({"state": "finished"})
+        runner._folder.write_state({"state": "finished"})
 
     monkeypatch.setattr(Runner, "run", run)
     monkeypatch.setattr(sessions, "open_session", lambda *_: NoSpark())
-    monkeypatch.setattr(pipeline_running, "_prepare", lambda *_: None)
+    monkeypatch.setattr(launcher, "prepare_output", lambda *_: None)
     target = [f"{module}:news", "-b", headrace_kafka.bootstrap, "--home", str(tmp_path / "home")]
     assert cli.run_command(["pipeline", "replay", *target]) == 0
     assert cli.run_command(["pipeline", "run", *target]) == 0
@@ -174,8 +174,8 @@ def test_an_empty_checkpoint_beside_the_one_in_use_is_refused(
         def names(self, _: str) -> list[str]:
             return []
 
-    monkeypatch.setattr(hadoop_files, "HadoopFiles", NoFiles)
-    pipeline = pipeline_running.load_pipeline(f"{module}:news")
+    monkeypatch.setattr(launcher, "HadoopFiles", NoFiles)
+    pipeline = load_pipeline(f"{module}:news")
     known = {"checkpoint": "hdfs://c/news/v2", "batch": 7}
-    with pytest.raises(CliError, match="checkpoint at hdfs://c/news/v2, and from an empty one"):
-        pipeline_running._prepare(pipeline, cast(Any, NoSpark()), "/here", {}, known)
+    with pytest.raises(PipelineError, match="checkpoint at hdfs://c/news/v2; from an empty one"):
+        launcher.prepare_output(pipeline, cast(Any, NoSpark()), "/here", {}, known)

@@ -11,10 +11,10 @@ from headrace.client.errors import UnknownSetting
 from headrace.client.settings import common_settings, settings_of
 from headrace.spark import Folder, Json, Pipeline, Source, Table, Topic, pipeline
 from headrace.spark.errors import PipelineError, SinkError
-from headrace.spark.pipelines.comparing import compare_sorted
+from headrace.spark.pipelines.comparison import compare_sorted
 from headrace.spark.pipelines.definitions import ONLY
+from headrace.spark.pipelines.pacing import trigger_seconds
 from headrace.spark.pipelines.progress import has_reached, read_progress, seconds_left
-from headrace.spark.pipelines.writing import trigger_seconds
 from headrace.spark.sink.markers import PREFIX
 from headrace.spark.sink.options import read_options
 
@@ -54,13 +54,13 @@ def test_versions_have_outputs_of_their_own() -> None:
     [
         ({"version": 0}, "version 0"),
         ({"tasks": 0}, "0 tasks"),
-        ({"name": "a/b"}, "no name"),
+        ({"name": "a/b"}, "not a valid pipeline name"),
         ({"source": ""}, "no topic"),
         ({"source": {}}, "streams"),
         ({"source": {"people": Source("people", latest=True)}}, "streams"),
         ({"sink": "/data/out"}, "Folder"),
         ({"sink": "in"}, "would read what it writes"),
-        ({"output_mode": "upsert"}, "none of append, update, complete"),
+        ({"output_mode": "upsert"}, "not one of append, update, complete"),
         ({"output_mode": "update", "sink": Folder("/x")}, "keys"),
         ({"output_mode": "update", "sink": Table("sqlite://", "x")}, "keys"),
         ({"output_mode": "complete", "sink": Folder("/x")}, "Table"),

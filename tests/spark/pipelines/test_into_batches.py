@@ -128,7 +128,7 @@ def test_a_batch_may_go_into_two_tables(spark: SparkSession, url: str) -> None:
 
 def test_a_row_without_its_key_is_refused_in_words(spark: SparkSession, tmp_path: Path) -> None:
     write = into_sql(f"sqlite:///{tmp_path}/x.db", "t", keys=["id"], name="test")
-    with pytest.raises(SinkError, match=r"no 'id', which is a key of t.*IS NOT NULL"):
+    with pytest.raises(SinkError, match=r"a null in 'id', which is a key of t.*IS NOT NULL"):
         write(spark.createDataFrame([(None, 1)], "id STRING, n INT"), 0)
 
 
@@ -179,7 +179,7 @@ def test_a_batch_with_state_that_is_there_already_is_passed_over(
 
 def test_wrong_use_is_refused_with_a_hint(spark: SparkSession, tmp_path: Path) -> None:
     frame = spark.createDataFrame([(1,)], "n INT")
-    with pytest.raises(SinkError, match="no batch of a streaming query"):
+    with pytest.raises(SinkError, match="not a batch of a streaming query"):
         into_sql(f"sqlite:///{tmp_path}/x.db", "t")(frame, 0)
     with pytest.raises(SinkError, match="no column 'id'"):
         into_sql(f"sqlite:///{tmp_path}/x.db", "t", keys=["id"], name="x")(frame, 0)
@@ -205,7 +205,7 @@ def test_a_batch_is_a_folder_that_appears_whole(spark: SparkSession, tmp_path: P
     assert (out / "batch=0" / "k=3").is_dir()
     with pytest.raises(SinkError, match="another query"):
         into_parquet(str(out), name="other")(found.drop("batch"), 2)
-    with pytest.raises(SinkError, match="column 'batch' would be hidden"):
+    with pytest.raises(SinkError, match="column 'batch' is reserved"):
         into_parquet(str(out), name="other")(found, 2)
     owner = (out / "_headrace.json").read_text()
     writer_name = owner.split('"')[3]

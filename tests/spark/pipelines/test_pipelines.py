@@ -24,11 +24,11 @@ from headrace.spark import (
     register,
 )
 from headrace.spark.errors import PipelineError
-from headrace.spark.pipelines import windows
+from headrace.spark.pipelines import pacing
 from headrace.spark.pipelines.aliases import live_version, make_live
-from headrace.spark.pipelines.comparing import compare
+from headrace.spark.pipelines.comparison import compare
 from headrace.spark.pipelines.outputs import drop_output, output_exists
-from headrace.spark.pipelines.writing import group_of
+from headrace.spark.pipelines.queries import group_of
 from headrace.spark.source.stream_reader import HAS_ADMISSION
 
 if TYPE_CHECKING:
@@ -92,8 +92,8 @@ def test_values_are_typed_and_bad_ones_become_dead_letters_once(
 def test_a_backlog_is_read_in_batches_that_a_bar_can_follow(
     spark: SparkSession, headrace_kafka: Kafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(windows, "RECORDS_PER_BATCH", 4)
-    monkeypatch.setattr(windows, "RECORDS_PER_SECOND", 4)
+    monkeypatch.setattr(pacing, "RECORDS_PER_BATCH", 4)
+    monkeypatch.setattr(pacing, "RECORDS_PER_SECOND", 4)
     kafka = headrace_kafka
     source, sink = kafka.topic("backlog"), kafka.topic("backlog-out")
     kafka.fill(source, 10)
@@ -182,7 +182,7 @@ def test_a_pipeline_that_fails_starts_again_and_stops_when_asked(
     made = define(source, sink, failing, value=None, sink=sink)
     kafka.fill(source, 3)
     runner, home = make_runner(kafka, made, tmp_path)
-    with home.held():
+    with home.locked():
         running = threading.Thread(target=runner.run, args=(spark,))
         running.start()
         wait_until(lambda: home.state().get("restarts", 0) >= 1)
@@ -190,7 +190,7 @@ def test_a_pipeline_that_fails_starts_again_and_stops_when_asked(
         flag.unlink()
         assert len(kafka.read(sink, 3)) == 3
         wait_until(lambda: home.state()["state"] == "running")
-        with pytest.raises(PipelineError, match="runs already"), home.held():
+        with pytest.raises(PipelineError, match="is running already"), home.locked():
             raise AssertionError
         home.ask_to_stop()
         running.join(60)
@@ -216,7 +216,7 @@ def test_a_new_version_is_replayed_compared_and_switched_to(
     run_pipeline(spark, kafka, old, tmp_path)
     make_live(where, old.sink, 1)
     # With a rate, a bounded run ends by what was there when it began.
-    state = run_pipeline(spark, kafka, new, tmp_path, per_second=6)
+    state = run_pipeline(spark, kafka, new, tmp_path, records_per_s=6)
     assert state["state"] == "finished"
     assert (live_topic(where, sink), live_version(where, new.sink)) == (sink, 1)
     found = compare(spark, new.sink, 1, 2, {"kafka.bootstrap.servers": kafka.bootstrap})
@@ -260,7 +260,7 @@ def test_a_run_with_a_rate_ends_where_only_some_sources_are_typed(
 
     source = {"typed": Source(typed, VALUE), "plain": Source(plain)}
     made = define(source, sink, both, value=None)
-    assert run_pipeline(spark, kafka, made, tmp_path, per_second=100)["state"] == "finished"
+    assert run_pipeline(spark, kafka, made, tmp_path, records_per_s=100)["state"] == "finished"
     assert len(kafka.read(sink, 6)) == 6
 
 
@@ -280,9 +280,9 @@ def test_what_cannot_run_says_why(
         run(define(source, sink, lambda events: events.select("amount"), name="keyless"))
     with pytest.raises(PipelineError, match="watermark's column 'at'"):
         run(define(source, sink, watermark=("at", "1 minute")))
-    with pytest.raises(PipelineError, match="is no schema"):
+    with pytest.raises(PipelineError, match="is not a schema"):
         run(define(source, sink, value=Json("user STRINK")))
     with pytest.raises(PipelineError, match="no connector"):
         run(define(source, sink), connector="rabbit")
-    with pytest.raises(PipelineError, match=r"not at hand.*spark.jars.packages"):
+    with pytest.raises(PipelineError, match=r"not installed.*spark.jars.packages"):
         run(define(source, sink), connector="kafka")

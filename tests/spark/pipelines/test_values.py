@@ -12,7 +12,7 @@ import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from headrace.spark import Avro, Json, Msgpack, PipelineError, Protobuf
-from headrace.spark.pipelines.avro_types import struct_of
+from headrace.spark.pipelines.avro import struct_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
@@ -114,7 +114,7 @@ def test_protobuf(spark: SparkSession) -> None:
         "id": 5, "kind": "RETAIL", "lines": [{"n": 1}, {"n": 2}], "best": None, "raw": b"\0",
     }  # fmt: skip
     assert [each.cause is None for each in rows] == [True, False, True]
-    with pytest.raises(PipelineError, match="no message class"):
+    with pytest.raises(PipelineError, match="is not a message class"):
         Protobuf("Order")
 
 

@@ -1,1 +1,1 @@
-"""`headrace pipeline`."""
+"""`headrace pipeline`: `verbs.py` and `replays.py` parse and print, `running.py` shows a run."""

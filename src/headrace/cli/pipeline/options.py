@@ -11,12 +11,12 @@ from headrace.config import environment
 
 
 def default_home() -> Path:
-    """Where pipelines keep their state unless told otherwise."""
+    """Where pipelines keep their state by default."""
     return environment.data_dir() / "pipelines"
 
 
 TargetArgument = Annotated[
-    str, typer.Argument(help="Where the pipeline is.", metavar="MODULE:NAME")
+    str, typer.Argument(help="Where the pipeline is defined.", metavar="MODULE:NAME")
 ]
 HomeOption = Annotated[
     Path,
@@ -28,9 +28,12 @@ HomeOption = Annotated[
         show_default="~/.local/share/headrace/pipelines",
     ),
 ]
+RateOption = Annotated[
+    float | None, typer.Option("--rate", help="Read each source at most this fast, in records/s.")
+]
 MasterOption = Annotated[
     str | None,
-    typer.Option("--master", help="A Spark master's URL.", show_default="all cores of here"),
+    typer.Option("--master", help="A Spark master's URL.", show_default="all local cores"),
 ]
 ConfOption = Annotated[
     list[str] | None,
@@ -48,11 +51,17 @@ CheckpointsOption = Annotated[
     typer.Option(
         "--checkpoints",
         metavar="DIR|URL",
-        help="Where checkpoints are kept, any Hadoop URL.",
-        show_default="the home",
+        help="Where checkpoints are kept: a folder or any Hadoop URL.",
+        show_default="in --home",
     ),
 ]
 RepinOption = Annotated[
     bool,
-    typer.Option("--repin", help="Take a changed plan, if no batch is half written."),
+    typer.Option("--repin", help="Accept a changed plan, if no batch is half written."),
+]
+OldOption = Annotated[
+    int | None, typer.Option("--old", help="The old version.", show_default="the live one")
+]
+NewOption = Annotated[
+    int | None, typer.Option("--new", help="The new version.", show_default="the one in the code")
 ]

@@ -1,8 +1,7 @@
-"""`headrace pipeline`: run pipelines on Spark, look after them, and replay them."""
+"""`headrace pipeline`: run pipelines on Spark, see how they are, stop them and replay them."""
 
 from __future__ import annotations
 
-import time
 from typing import Annotated
 
 import typer
@@ -10,26 +9,27 @@ import typer
 from headrace.cli.common.connection import BootstrapOption, PropertyOption
 from headrace.cli.common.errors import CliError
 from headrace.cli.common.output import Output, OutputOption, show_json, show_rows
-from headrace.cli.pipeline import replays as pipeline_replays
+from headrace.cli.common.pairs import parse_pairs
+from headrace.cli.pipeline import replays
+from headrace.cli.pipeline.loading import load_pipeline, load_pipelines, pipeline_errors
 from headrace.cli.pipeline.options import (
     CheckpointsOption,
     ConfOption,
     ConnectorOption,
     HomeOption,
     MasterOption,
+    RateOption,
     RepinOption,
     TargetArgument,
 )
-from headrace.cli.pipeline.running import RunOptions, load_pipelines, run_pipeline
+from headrace.cli.pipeline.running import run_pipeline
 from headrace.client.times import show_time
 
 app = typer.Typer(
-    help="Run pipelines on Spark, look after them, and replay them beside their old output.",
+    help="Run pipelines on Spark, and replay them with new code beside their old output.",
     no_args_is_help=True,
 )
 
-STOP_SECONDS = 120.0
-LOOK_SECONDS = 0.1
 DEFINED = ("name", "version", "sources", "sink", "mode")
 KNOWN = ("name", "version", "state", "batch", "rows_per_s", "restarts", "updated", "error")
 
@@ -39,11 +39,9 @@ def run(
     target: TargetArgument,
     *,
     once: Annotated[
-        bool, typer.Option("--once", help="Read what is there now, with a bar, and end.")
+        bool, typer.Option("--once", help="Read what is there now, with a bar, then end.")
     ] = False,
-    rate: Annotated[
-        float | None, typer.Option("--rate", help="At most so many records a second.")
-    ] = None,
+    rate: RateOption = None,
     bootstrap: BootstrapOption,
     property: PropertyOption = None,
     master: MasterOption = None,
@@ -53,12 +51,26 @@ def run(
     repin: RepinOption = False,
     home: HomeOption,
 ) -> None:
-    """Run a pipeline until Ctrl-C, SIGTERM or `headrace pipeline stop`; then it goes on there.
+    """Run a pipeline until Ctrl-C, SIGTERM or `headrace pipeline stop`; a new run continues there.
 
     The first version that ever runs becomes the live one.
     """
-    options = RunOptions(bootstrap, property, master, conf, connector, checkpoints, repin, home)
-    run_pipeline(target, options, to_end=once, per_second=rate, window=None, is_replay=False)
+    pipeline = load_pipeline(target)
+    with pipeline_errors():
+        from headrace.spark.pipelines.launcher import LaunchSettings
+    settings = LaunchSettings(
+        bootstrap=bootstrap,
+        root=home,
+        client=parse_pairs(property, "-X"),
+        master=master,
+        spark=parse_pairs(conf, "--conf"),
+        connector=connector,
+        checkpoints=checkpoints,
+        repin=repin,
+        to_end=once,
+        records_per_s=rate,
+    )
+    run_pipeline(pipeline, settings)
 
 
 @app.command("list")
@@ -90,10 +102,10 @@ def status(
     output: OutputOption = Output.table,
     home: HomeOption,
 ) -> None:
-    """Show how the pipelines of this machine are; JSON has all that is known."""
-    from headrace.spark.pipelines.homes import homes
+    """Show the state of the pipelines on this machine; JSON has all details."""
+    from headrace.spark.pipelines.version_folder import known_versions
 
-    states = [each.state() for each in homes(home, name)]
+    states = [each.state() for each in known_versions(home, name)]
     if output is Output.json:
         show_json(states)
         return
@@ -118,24 +130,15 @@ def stop(
     ] = None,
     home: HomeOption,
 ) -> None:
-    """Stop a pipeline and wait until it has ended; `run` goes on where it was."""
-    from headrace.spark.pipelines.homes import homes
+    """Stop a pipeline and wait until it has ended; a new `run` continues where it was."""
+    with pipeline_errors():
+        from headrace.spark.pipelines.versions import stop as stop_versions
 
-    known = [each for each in homes(home, name) if version in (None, each.version)]
-    running = [each for each in known if each.is_running]
-    if not running:
-        raise CliError(f"{name} does not run", "headrace pipeline status shows what does")
-    for each in running:
-        each.ask_to_stop()
-    deadline_s = time.monotonic() + STOP_SECONDS
-    while any(each.is_running for each in running):
-        if time.monotonic() > deadline_s:
-            raise CliError(f"{name} has not stopped within {STOP_SECONDS:g} s", "is Spark hung?")
-        time.sleep(LOOK_SECONDS)
-    print(f"stopped {', '.join(f'{each.name} version {each.version}' for each in running)}")
+        stopped = stop_versions(home, name, version)
+    print(f"stopped {', '.join(f'{each.name} version {each.version}' for each in stopped)}")
 
 
-app.command()(pipeline_replays.replay)
-app.command()(pipeline_replays.compare)
-app.command()(pipeline_replays.switch)
-app.command()(pipeline_replays.drop)
+app.command()(replays.replay)
+app.command()(replays.compare)
+app.command()(replays.switch)
+app.command()(replays.drop)

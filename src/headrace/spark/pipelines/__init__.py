@@ -1,7 +1,10 @@
-"""Pipelines: a function from events to rows that runs for months, exactly once, with replay.
+"""Pipelines: functions from events to rows that run exactly once, for months, with replay.
 
-`definitions.py` is what users write; `runner.py` starts and watches its queries through
-`writing.py` and `frames.py`. `sql_batches.py`, `parquet_batches.py` and the sink make each output
-exactly once, `pins.py` and `kept_rows.py` make a repeated batch the same. `homes.py` keeps a
-version's state; `comparing.py`, `aliases.py` and `outputs.py` compare, switch and drop versions.
+Users write `definitions.py`, with `sinks.py` and `values.py` (`avro.py`, `protobuf.py`).
+`launcher.py` opens Spark and lets `runner.py` start the queries of `queries.py`, at the pace of
+`pacing.py`. A query reads events and makes rows of them in `frames.py`, and writes them exactly
+once through `topic_batches.py` (with `plans.py`), `sql_batches.py` (`sql_tables.py`) or
+`parquet_batches.py`. `version_folder.py` has the state of a version and `progress.py` how far it
+is. `versions.py` stops, switches and drops versions, with `comparison.py`, `aliases.py` and
+`outputs.py`; `foreach_batch.py` and `hadoop_files.py` are Spark's own batches and files.
 """

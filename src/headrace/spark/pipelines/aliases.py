@@ -1,8 +1,8 @@
-"""Aliases: which version of a pipeline's output is live, kept where the readers of a sink look.
+"""Aliases: which version of a pipeline's output is live, kept where its readers look.
 
-A topic's alias is a record of the compacted topic `headrace.aliases`, a table's a view, a folder's
-the link `live` in it, or where there are no links the file `_live.json`. Each is changed at once:
-who looks finds the old output or the new one.
+The alias of a topic is a record of the compacted topic `headrace.aliases`, that of a table is a
+view, and that of a folder is its link `live`, or the file `_live.json` where there are no links.
+Each is changed atomically: a reader sees the old output or the new one.
 """
 
 from __future__ import annotations
@@ -29,51 +29,57 @@ if TYPE_CHECKING:
 
 TOPIC = "headrace.aliases"
 READ_SECONDS = 30.0
-# In a folder that has no links; Spark passes over files whose names begin so.
-POINTER = "_live.json"
+# Instead of a link at a Hadoop URL; Spark ignores files whose names begin with an underscore.
+POINTER_FILE = "_live.json"
 
 
 def live_topic(bootstrap: str | Settings, name: str) -> str:
-    """The topic that an alias stands for: what a reader of a pipeline's output subscribes to."""
+    """The topic of the live version, which readers of a pipeline's output subscribe to."""
     found = _read_alias(bootstrap, name)
     return name if found is None else str(found["topic"])
 
 
 def live_folder(spark: SparkSession, path: str) -> str:
-    """The folder that is live of those below a path, wherever Hadoop has it; PipelineError if none.
+    """The folder of the live version below a path or Hadoop URL; PipelineError if none is live.
 
-    What is read from it once stays: a reader looks again before it reads anew.
+    A DataFrame keeps reading the folder it was made for; call this again before each new read.
     """
     sink = Folder(path)
-    version = _pointed(HadoopFiles(spark), sink) if is_remote(sink.place) else _linked(sink)
+    version = (
+        _pointer_version(HadoopFiles(spark), sink)
+        if is_remote(sink.absolute_path)
+        else _link_version(sink)
+    )
     if version is None:
-        raise PipelineError(f"no version of {path} is live", "headrace pipeline switch makes one")
+        raise PipelineError(f"no version of {path} is live", "run headrace pipeline switch")
     return sink.output(version)
 
 
 def live_version(bootstrap: str | Settings, sink: Sink) -> int | None:
-    """The version that readers of a sink see; None if none has been made live."""
+    """The version that readers of a sink see; None if none is live."""
     if isinstance(sink, Topic):
         found = _read_alias(bootstrap, sink.name)
         return None if found is None else int(found["version"])
     if isinstance(sink, Table):
         with _database(sink) as database, database.connect() as connection:
             return _view_version(database, connection, sink)
-    if not is_remote(sink.place):
-        return _linked(sink)
+    if not is_remote(sink.absolute_path):
+        return _link_version(sink)
     with opened_files() as files:
-        return _pointed(files, sink)
+        return _pointer_version(files, sink)
 
 
 def make_live(bootstrap: str | Settings, sink: Sink, version: int) -> None:
-    """Let readers see a version from now on; durable when it returns."""
+    """Make a version live for readers; durable when it returns."""
     if isinstance(sink, Topic):
         _write_alias(bootstrap, sink, version)
     elif isinstance(sink, Table):
         _change_view(sink, version)
-    elif is_remote(sink.place):
+    elif is_remote(sink.absolute_path):
         with opened_files() as files:
-            files.write_text(f"{sink.place}/{POINTER}", json.dumps({"version": version}))
+            files.write_text(
+                f"{sink.absolute_path}/{POINTER_FILE}", json.dumps({"version": version})
+            )
     else:
         _change_link(sink, version)
 
@@ -83,7 +89,7 @@ def _read_alias(bootstrap: str | Settings, name: str) -> dict[str, Any] | None:
     with CompactedReader(bootstrap, TOPIC, found.__setitem__) as reader:
         if not reader.caught_up.wait(READ_SECONDS):
             raise PipelineError(
-                f"{TOPIC} was not read in {READ_SECONDS:g} s", "is the broker busy?"
+                f"{TOPIC} could not be read in {READ_SECONDS:g} s", "is the broker overloaded?"
             )
     value = found.get(name.encode())
     if value is None:
@@ -109,39 +115,39 @@ def _database(sink: Table) -> Any:
 def _view_version(database: Database, connection: Any, sink: Table) -> int | None:
     from sqlalchemy import inspect
 
-    looked = inspect(connection)
-    if sink.name not in looked.get_view_names():
-        if sink.name in looked.get_table_names():
+    schema = inspect(connection)
+    if sink.name not in schema.get_view_names():
+        if sink.name in schema.get_table_names():
             raise PipelineError(
-                f"{sink.name} is a table, and the live version is to be a view of that name",
+                f"{sink.name} is a table, but has to be a view of the live version",
                 "rename the table, or give the sink another name",
             )
         return None
-    words = str(looked.get_view_definition(sink.name))
+    definition = str(schema.get_view_definition(sink.name))
     for version in range(1, 10_000):
-        if sink.output(version) in words.replace(";", " ").replace('"', " ").split():
+        if sink.output(version) in definition.replace(";", " ").replace('"', " ").split():
             return version
     return None
 
 
 def _change_view(sink: Table, version: int) -> None:
     with _database(sink) as database, database.connect() as connection:
-        is_there = _view_version(database, connection, sink) is not None
+        exists = _view_version(database, connection, sink) is not None
         connection.rollback()
         quote = database.engine.dialect.identifier_preparer.quote
         with database.begin(connection, write=True):
-            # Both databases change views within transactions: no reader finds none.
+            # Both databases change views within transactions, so readers always find one.
             view = f"VIEW {quote(sink.name)} AS SELECT * FROM {quote(sink.output(version))}"
-            if is_there and database.kind == "postgresql":
+            if exists and database.kind == "postgresql":
                 _replace_view(connection, sink.name, view)
                 return
-            if is_there:
+            if exists:
                 connection.exec_driver_sql(f"DROP VIEW {quote(sink.name)}")
             connection.exec_driver_sql(f"CREATE {view}")
 
 
 def _replace_view(connection: Connection, name: str, view: str) -> None:
-    """Change a view of PostgreSQL; who may read it may read it still."""
+    """Replace a view of PostgreSQL and keep its privileges."""
     from sqlalchemy import text
     from sqlalchemy.exc import DBAPIError
 
@@ -150,10 +156,10 @@ def _replace_view(connection: Connection, name: str, view: str) -> None:
             connection.exec_driver_sql(f"CREATE OR REPLACE {view}")
         return
     except DBAPIError:
-        # It has other columns now, so the view is another.
+        # Its columns differ, so the view has to be dropped and created.
         pass
     quote = connection.dialect.identifier_preparer.quote
-    allowed = connection.execute(
+    granted = connection.execute(
         text(
             "SELECT grantee, privilege_type FROM information_schema.table_privileges "
             "WHERE table_schema = current_schema() AND table_name = :name"
@@ -165,24 +171,24 @@ def _replace_view(connection: Connection, name: str, view: str) -> None:
     except DBAPIError as problem:
         why = str(problem.orig).splitlines()[0]
         raise PipelineError(
-            f"the view {name} has to change its columns, and cannot: {why}",
-            "drop what stands on it first, and make it anew after the switch",
+            f"the columns of the view {name} cannot be changed: {why}",
+            "drop what depends on it first, and create that again after the switch",
         ) from None
     connection.exec_driver_sql(f"CREATE {view}")
-    for grantee, privilege in allowed:
+    for grantee, privilege in granted:
         to = "PUBLIC" if grantee == "PUBLIC" else quote(grantee)
         connection.exec_driver_sql(f"GRANT {privilege} ON {quote(name)} TO {to}")
 
 
-def _linked(sink: Folder) -> int | None:
+def _link_version(sink: Folder) -> int | None:
     link = _local(sink) / LIVE_FOLDER
     if not link.is_symlink():
         return None
     return int(os.readlink(link).rstrip("/").rpartition("/v")[2].removeprefix("v"))
 
 
-def _pointed(files: HadoopFiles, sink: Folder) -> int | None:
-    known = files.read_text(f"{sink.place}/{POINTER}")
+def _pointer_version(files: HadoopFiles, sink: Folder) -> int | None:
+    known = files.read_text(f"{sink.absolute_path}/{POINTER_FILE}")
     return None if known is None else int(json.loads(known)["version"])
 
 
@@ -194,4 +200,4 @@ def _change_link(sink: Folder, version: int) -> None:
 
 
 def _local(sink: Folder) -> Path:
-    return Path(sink.place.removeprefix("file://"))
+    return Path(sink.absolute_path.removeprefix("file://"))

@@ -1,4 +1,4 @@
-"""Pipelines: a function from events to rows, with where both come from and go to.
+"""The definition of a pipeline: a function from events to rows, its sources and its sink.
 
 @pipeline(source="clicks", sink="clicks_per_minute", version=2, value=Json("user STRING, ..."))
 def clicks_per_minute(events: DataFrame) -> DataFrame: ...
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 TASKS = 4
 OUTPUT_MODES = ("append", "update", "complete")
-# The name that a single source has.
+# The name of a single source.
 ONLY = "events"
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
@@ -30,10 +30,10 @@ OutputMode = Literal["append", "update", "complete"]
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A topic to read: what its values are, how late its events come, whether it is a table.
+    """A topic to read: the format of its values, its watermark, and whether it is a table.
 
-    `watermark` is a column of event time and how late it may be: ("at", "10 minutes"). With
-    `latest=True` the topic is read anew for each batch as a table, the latest row of each key.
+    `watermark` is the column of the event time and how late events may come: ("at", "10 minutes").
+    With `latest=True` the topic is a table: each batch reads the latest row of each key.
     """
 
     topic: str
@@ -44,7 +44,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """A pipeline as it was defined; `headrace pipeline run` runs it."""
+    """A defined pipeline, which `headrace pipeline run` runs."""
 
     name: str
     function: Function
@@ -59,11 +59,11 @@ class Pipeline:
     options: Mapping[str, str] = field(default_factory=dict)
 
     def __call__(self, *frames: Any, **named: Any) -> Any:
-        """Apply it to DataFrames, as in a test of it."""
+        """Apply the function to DataFrames, for tests."""
         return self.function(*frames, **named)
 
     def from_zero(self) -> Pipeline:
-        """The same pipeline over all that its topics hold, wherever it begins otherwise."""
+        """The same pipeline from the beginning of its topics, whatever `start` says."""
         options = {
             name: each
             for name, each in self.options.items()
@@ -87,12 +87,12 @@ def pipeline(
     options: Mapping[str, str] | None = None,
     name: str | None = None,
 ) -> Callable[[Function], Pipeline]:
-    """Make a function from DataFrames to a DataFrame a pipeline.
+    """Make a pipeline of a function from DataFrames to a DataFrame.
 
-    One source is given to the function as its argument, several by their names. A new `version`
-    has an output and a checkpoint of its own. So many `tasks` write to a topic at the same time.
-    `trigger` is the time from batch to batch ("10 seconds"). `dead_letters` is the topic for
-    values that cannot be read (SOURCE.dlq unless given). `options` are those of the source.
+    The function gets a single source as its argument, several by their names. A new `version` has
+    its own output and checkpoint. `tasks` is how many tasks write to a topic at the same time.
+    `trigger` is the interval between batches ("10 seconds"). `dead_letters` is the topic for
+    values that cannot be decoded, by default SOURCE.dlq. `options` are those of the source.
     """
 
     def make(function: Function) -> Pipeline:
@@ -125,7 +125,7 @@ def _sources(
     for name, each in several.items():
         source = Source(each, value, watermark) if isinstance(each, str) else each
         if not source.topic:
-            raise PipelineError(f"source {name!r} names no topic", 'source="clicks"')
+            raise PipelineError(f"source {name!r} has no topic", 'source="clicks"')
         found[name] = source
     if not found or all(each.latest for each in found.values()):
         raise PipelineError("a pipeline needs a source that streams", 'source="clicks"')
@@ -134,11 +134,12 @@ def _sources(
 
 def _check(made: Pipeline) -> None:
     wrong = {
-        f"{made.name!r} is no name for a pipeline": not _NAME.fullmatch(made.name),
-        f"version {made.version!r} is not a number from 1 on": made.version < 1,
-        f"{made.tasks} tasks cannot write": made.tasks < 1,
-        f"output mode {made.output_mode!r} is none of {', '.join(OUTPUT_MODES)}": made.output_mode
-        not in OUTPUT_MODES,
+        f"{made.name!r} is not a valid pipeline name": not _NAME.fullmatch(made.name),
+        f"version {made.version!r} is below 1": made.version < 1,
+        f"{made.tasks} tasks are too few, the minimum is 1": made.tasks < 1,
+        f"output mode {made.output_mode!r} is not one of {', '.join(OUTPUT_MODES)}": (
+            made.output_mode not in OUTPUT_MODES
+        ),
     }
     for words, is_wrong in wrong.items():
         if is_wrong:
@@ -147,11 +148,12 @@ def _check(made: Pipeline) -> None:
     can_change = isinstance(sink, Topic) or (isinstance(sink, Table) and bool(sink.keys))
     if made.output_mode == "update" and not can_change:
         raise PipelineError(
-            "output mode update changes rows, and this sink cannot", "Table(..., keys=[...]) can"
+            "this sink cannot change rows, which output mode update needs",
+            "use Table(..., keys=[...])",
         )
     if made.output_mode == "complete" and isinstance(sink, Folder):
         raise PipelineError(
-            "a folder keeps every batch, and mode complete replaces them", "Table(...) can"
+            "a folder keeps every batch, but output mode complete replaces them", "use Table(...)"
         )
     own = {sink.output(made.version)} if isinstance(sink, Topic) else set()
     if own & {each.topic for each in made.sources.values()}:

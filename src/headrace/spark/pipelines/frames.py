@@ -1,4 +1,4 @@
-"""The DataFrames of a pipeline: events of its sources, rows for its sink, dead letters."""
+"""The DataFrames of a pipeline: the events of its sources, the rows for its sink, dead letters."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from headrace.spark.pipelines.definitions import Pipeline, Source
     from headrace.spark.pipelines.values import ValueFormat
 
-# Where a typed event's record lies; the event's own fields stand beside these.
+# The record of a typed event, as columns beside the event's own fields.
 RECORD_COLUMNS = ("_key", "_topic", "_partition", "_offset", "_timestamp", "_deleted")
 FINGERPRINT_CHARS = 12
 
@@ -37,17 +37,17 @@ _OURS = (
 )  # fmt: skip
 
 
-class Connection(NamedTuple):
-    """How a pipeline reaches its topics: options of the connector, and the connector's name."""
+class Connector(NamedTuple):
+    """The connector that a pipeline reads with: its options and its name."""
 
     options: Mapping[str, str]
-    connector: str = "headrace"
+    name: str = "headrace"
 
 
-def rows_of(spark: SparkSession, pipeline: Pipeline, connection: Connection) -> DataFrame:
-    """What a pipeline makes of its sources."""
+def rows_of(spark: SparkSession, pipeline: Pipeline, connector: Connector) -> DataFrame:
+    """The rows that a pipeline's function returns for its sources."""
     frames = {
-        name: events(spark, pipeline, source, connection)
+        name: events(spark, pipeline, source, connector)
         for name, source in pipeline.sources.items()
     }
     only = len(frames) == 1
@@ -57,16 +57,18 @@ def rows_of(spark: SparkSession, pipeline: Pipeline, connection: Connection) -> 
             f"{pipeline.name} returned {type(rows).__name__}", "a pipeline returns a DataFrame"
         )
     if not rows.isStreaming:
-        raise PipelineError(f"the rows of {pipeline.name} do not stream", "use its source")
+        raise PipelineError(
+            f"{pipeline.name} returned rows that do not stream", "derive them from its source"
+        )
     return rows
 
 
 def events(
-    spark: SparkSession, pipeline: Pipeline, source: Source, connection: Connection
+    spark: SparkSession, pipeline: Pipeline, source: Source, connector: Connector
 ) -> DataFrame:
-    """The events of a source; those that cannot be decoded are left to `letters`."""
-    raw = _read(spark, pipeline, source, connection, as_table=source.latest)
-    # A bad value is no reason to forget the good one before it: tables are made of good ones.
+    """The events of a source, without those that cannot be decoded."""
+    raw = _read(spark, pipeline, source, connector, as_table=source.latest)
+    # Bad values are dropped first, so that the last good value of a key stays in a table.
     good = raw if source.value is None else _decoded(raw, source.value).where("_cause IS NULL")
     found = latest_by_key(good) if source.latest else good
     if source.value is not None:
@@ -75,20 +77,20 @@ def events(
         column, late = source.watermark
         if column not in found.columns:
             raise PipelineError(
-                f"the watermark's column {column!r} is not there",
-                f"there are {', '.join(found.columns)}",
+                f"the watermark's column {column!r} does not exist",
+                f"columns: {', '.join(found.columns)}",
             )
         found = found.withWatermark(column, late)
     return found
 
 
-def letters(spark: SparkSession, pipeline: Pipeline, connection: Connection) -> DataFrame | None:
-    """Dead letters for the values that cannot be decoded, as records; None if there can be none."""
+def dead_letters(spark: SparkSession, pipeline: Pipeline, connector: Connector) -> DataFrame | None:
+    """Records for the values that cannot be decoded; None if no source has typed values."""
     found = None
     for source in pipeline.sources.values():
         if source.value is None:
             continue
-        raw = _read(spark, pipeline, source, connection, headers=True)
+        raw = _read(spark, pipeline, source, connector, headers=True)
         bad = _decoded(raw, source.value).where("_cause IS NOT NULL")
         each = bad.select(*_letter(pipeline, source))
         found = each if found is None else found.unionByName(each)
@@ -96,13 +98,13 @@ def letters(spark: SparkSession, pipeline: Pipeline, connection: Connection) -> 
 
 
 def records(rows: DataFrame, sink: Topic) -> DataFrame:
-    """Rows as records of a topic: as they are if they have a value, else as JSON objects."""
+    """Rows as records of a topic: unchanged if they have a column value, else as JSON objects."""
     kinds = dict(rows.dtypes)
     missing = [name for name in sink.keys if name not in kinds]
     if missing:
         raise PipelineError(
-            f"the key's column {missing[0]!r} is not among the rows",
-            f"they have {', '.join(kinds)}",
+            f"the key's column {missing[0]!r} does not exist",
+            f"columns: {', '.join(kinds)}",
         )
     key = None
     if len(sink.keys) == 1:
@@ -116,16 +118,16 @@ def records(rows: DataFrame, sink: Topic) -> DataFrame:
     return rows.select(value) if key is None else rows.select(key.alias("key"), value)
 
 
-def parting(rows: DataFrame) -> Column:
-    """What parts records among tasks: the key, and the value where there is none."""
+def task_key(rows: DataFrame) -> Column:
+    """What partitions records among tasks: the key, or the value where there is no key."""
     value = f.col("value").cast("binary")
     return f.coalesce(f.col("key").cast("binary"), value) if "key" in rows.columns else value
 
 
 def latest_by_key(raw: DataFrame) -> DataFrame:
-    """Of a topic's records the last of each key, without those that were deleted.
+    """The last record of each key of a topic, without deleted keys.
 
-    A key that has moved, for its topic has more partitions now, is where it was written last.
+    A key may have moved because its topic was given more partitions; then the latest time decides.
     """
     keys = (f.col("key").alias("_by"), f.col("partition").alias("_in"))
     within = f.max_by(f.struct(*raw.columns), f.col("offset")).alias("_of")
@@ -138,29 +140,29 @@ def _read(
     spark: SparkSession,
     pipeline: Pipeline,
     source: Source,
-    connection: Connection,
+    connector: Connector,
     *,
     headers: bool = False,
     as_table: bool = False,
 ) -> DataFrame:
-    options: dict[str, Any] = {**connection.options, "subscribe": source.topic}
+    options: dict[str, Any] = {**connector.options, "subscribe": source.topic}
     if headers:
         options["includeHeaders"] = "true"
     if as_table:
         limits = ("maxoffsetspertrigger", "startingoffsets", "group")
         kept = {name: each for name, each in options.items() if name.lower() not in limits}
-        return spark.read.format(connection.connector).options(**kept).load()
-    # Spark's options know no upper case: what is given on both sides must not stand there twice.
+        return spark.read.format(connector.name).options(**kept).load()
+    # Spark ignores the case of option names, so an option must not be given in two spellings.
     taken = {name.lower() for name in options}
     theirs = {name: each for name, each in pipeline.options.items() if name.lower() not in taken}
-    # Of a table, all that is there counts, wherever the stream beside it begins.
+    # A table is read from its beginning, wherever the stream beside it starts.
     begin = "earliest" if source.latest else pipeline.start
     options = {"startingOffsets": begin, **theirs, **options}
-    return spark.readStream.format(connection.connector).options(**options).load()
+    return spark.readStream.format(connector.name).options(**options).load()
 
 
 def _decoded(raw: DataFrame, value: ValueFormat) -> DataFrame:
-    """The records with `_fields` and `_cause`, which is null where all is well."""
+    """The records with `_fields` and `_cause`, which is null for a good value."""
     found = raw.withColumn("_read", value.read(f.col("value")))
     cause = f.col("_read.cause")
     needed = [field.name for field in value.schema.fields if not field.nullable]
@@ -171,7 +173,7 @@ def _decoded(raw: DataFrame, value: ValueFormat) -> DataFrame:
 
 
 def _fields(good: DataFrame, value: ValueFormat) -> DataFrame:
-    """The fields of decoded records, beside where each record lies."""
+    """The fields of decoded records, with the columns of the record itself."""
     names = [field.name for field in value.schema.fields]
     taken = [name for name in names if name in RECORD_COLUMNS]
     if taken:
@@ -185,7 +187,7 @@ def _fields(good: DataFrame, value: ValueFormat) -> DataFrame:
 
 
 def _letter(pipeline: Pipeline, source: Source) -> list[Column]:
-    """A dead letter of the reliability layer's form, from a record with a cause."""
+    """A dead letter in the form of a handler's, from a record with a cause."""
     no_headers = f.array().cast("array<struct<key:string,value:binary>>")
     given = f.coalesce(f.col("headers"), no_headers)
     theirs = f.filter(given, lambda header: ~header["key"].isin(*_OURS))

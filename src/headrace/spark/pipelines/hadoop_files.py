@@ -1,4 +1,4 @@
-"""Files wherever Spark has them: a folder of this machine, or any URL that Hadoop knows."""
+"""Files and folders on this machine or at any Hadoop URL."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ if TYPE_CHECKING:
 
 
 def is_remote(path: str) -> bool:
-    """Whether only Hadoop reaches a path, which no folder of this machine is."""
+    """Whether a path is a Hadoop URL and not a folder of this machine."""
     return "://" in path.removeprefix("file://")
 
 
 @contextmanager
 def opened_files() -> Iterator[HadoopFiles]:
-    """Files through the session that runs here, or through one for this alone."""
+    """Files through the running session, or through a temporary one."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
     from headrace.spark.sessions import open_session
 
-    # Not only that of this thread: it is not ours to stop.
+    # A session of another thread is used too, and never stopped here.
     if SparkContext._active_spark_context is not None:
         yield HadoopFiles(SparkSession.builder.getOrCreate())
         return
@@ -38,7 +38,7 @@ def opened_files() -> Iterator[HadoopFiles]:
 
 
 class HadoopFiles:
-    """Small files and folders, through the file systems of a Spark session."""
+    """Reads and writes small files and folders through a Spark session."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._jvm: Any = spark._jvm
@@ -46,16 +46,16 @@ class HadoopFiles:
         self._settings: Any = spark.sparkContext._jsc.hadoopConfiguration()
 
     def exists(self, path: str) -> bool:
-        """Whether a file or folder is there."""
-        system, place = self._at(path)
-        return bool(system.exists(place))
+        """Whether a file or folder exists."""
+        system, location = self._at(path)
+        return bool(system.exists(location))
 
     def read_text(self, path: str) -> str | None:
-        """A file's text, or None if it is not there."""
+        """A file's text, or None if it does not exist."""
         if not self.exists(path):
             return None
-        system, place = self._at(path)
-        opened = system.open(place)
+        system, location = self._at(path)
+        opened = system.open(location)
         try:
             data = self._jvm.org.apache.commons.io.IOUtils.toByteArray(opened)
         finally:
@@ -63,10 +63,10 @@ class HadoopFiles:
         return bytes(data).decode()
 
     def write_text(self, path: str, text: str) -> None:
-        """Put a file in place of the old one at once; readers see the one or the other."""
+        """Replace a file atomically: readers see the old text or the new one."""
         temporary = f"{path}.{uuid.uuid4().hex}.tmp"
-        system, place = self._at(temporary)
-        opened = system.create(place, True)
+        system, location = self._at(temporary)
+        opened = system.create(location, True)
         try:
             opened.write(bytearray(text.encode()))
             opened.hsync()
@@ -75,14 +75,14 @@ class HadoopFiles:
         self._rename(temporary, path, "OVERWRITE")
 
     def names(self, folder: str) -> list[str]:
-        """The names in a folder; none if it is not there."""
+        """The names in a folder; an empty list if it does not exist."""
         if not self.exists(folder):
             return []
-        system, place = self._at(folder)
-        return sorted(status.getPath().getName() for status in system.listStatus(place))
+        system, location = self._at(folder)
+        return sorted(status.getPath().getName() for status in system.listStatus(location))
 
     def move(self, source: str, target: str) -> bool:
-        """Give a folder its name; False, with nothing changed, if somebody has it already."""
+        """Rename a folder; False, with nothing changed, if the target exists."""
         try:
             self._rename(source, target)
         except Py4JJavaError:
@@ -92,22 +92,22 @@ class HadoopFiles:
         return True
 
     def remove(self, path: str) -> None:
-        """Remove a file or a folder with all in it, if it is there."""
-        system, place = self._at(path)
-        system.delete(place, True)
+        """Remove a file, or a folder with its contents, if it exists."""
+        system, location = self._at(path)
+        system.delete(location, True)
 
     def _rename(self, source: str, target: str, *options: str) -> None:
-        # Other than a file system's own, this rename never puts a folder into another.
+        # Unlike FileSystem.rename, this one never moves a folder into an existing one.
         files = self._jvm.org.apache.hadoop.fs
         chosen = self._gateway.new_array(files.Options.Rename, len(options))
         for index, option in enumerate(options):
             chosen[index] = files.Options.Rename.valueOf(option)
-        context = files.FileContext.getFileContext(self._place(target).toUri(), self._settings)
-        context.rename(self._place(source), self._place(target), chosen)
+        context = files.FileContext.getFileContext(self._path(target).toUri(), self._settings)
+        context.rename(self._path(source), self._path(target), chosen)
 
-    def _place(self, path: str) -> Any:
+    def _path(self, path: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(path)
 
     def _at(self, path: str) -> tuple[Any, Any]:
-        place = self._place(path)
-        return place.getFileSystem(self._settings), place
+        location = self._path(path)
+        return location.getFileSystem(self._settings), location

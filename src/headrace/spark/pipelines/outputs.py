@@ -1,4 +1,4 @@
-"""Outputs of pipelines as they lie in their sinks: made, looked for, and dropped."""
+"""Outputs of pipelines in their sinks: created, looked up and dropped."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ ADMIN_SECONDS = 30.0
 
 
 def make_topics(pipeline: Pipeline, settings: Mapping[str, str]) -> None:
-    """Make the topics that a pipeline writes to, with as many partitions as its sources have.
+    """Create the topics that a pipeline writes to, with as many partitions as its sources have.
 
-    PipelineError if a source is not there.
+    PipelineError if a source does not exist.
     """
     from confluent_kafka import KafkaException
 
@@ -48,7 +48,9 @@ def make_topics(pipeline: Pipeline, settings: Mapping[str, str]) -> None:
         create_topics(admin, new)
     except KafkaException as problem:
         names = ", ".join(each.name for each in new)
-        raise PipelineError(f"{names} cannot be made: {problem}", "make it by hand") from None
+        raise PipelineError(
+            f"{names} cannot be created: {problem}", "create it: headrace topic create"
+        ) from None
 
 
 def output_exists(sink: Sink, version: int, settings: Mapping[str, str]) -> bool:
@@ -70,7 +72,7 @@ def output_exists(sink: Sink, version: int, settings: Mapping[str, str]) -> bool
 
 
 def drop_output(sink: Sink, version: int, settings: Mapping[str, str]) -> None:
-    """Delete the output of a version; nothing happens if it is not there."""
+    """Delete the output of a version, if it exists."""
     if not output_exists(sink, version, settings):
         return
     output = sink.output(version)
@@ -89,7 +91,7 @@ def drop_output(sink: Sink, version: int, settings: Mapping[str, str]) -> None:
 
 
 def remove_folder(path: str) -> None:
-    """Remove a folder of this machine or a Hadoop URL, if it is there."""
+    """Remove a folder of this machine or at a Hadoop URL, if it exists."""
     if is_remote(path):
         with opened_files() as files:
             files.remove(path)

@@ -1,4 +1,4 @@
-"""How far a pipeline is: what its queries report, and what is left of a bounded run."""
+"""The progress of a pipeline: what its queries report, and what is left of a bounded run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ METADATA_SECONDS = 30.0
 
 
 class Progress(NamedTuple):
-    """What a query said last; `done` and `total` are records, -1 where the end is not known."""
+    """A query's last report; `done` and `total` are records, -1 if the run has no end."""
 
     batch: int
     rows_per_s: float
@@ -26,17 +26,17 @@ class Progress(NamedTuple):
 
 
 def read_progress(report: str, begins: Ends | None = None, ends: Ends | None = None) -> Progress:
-    """Progress from a query's own report, a JSON document."""
+    """Progress from a query's report in JSON."""
     found = json.loads(report)
     sources = found.get("sources") or []
-    places = [_offsets(source.get("endOffset")) for source in sources]
+    reached = [_offsets(source.get("endOffset")) for source in sources]
     done = total = -1
     if ends is not None:
         begins = begins or {}
         done = sum(
             max(0, min(at, _at(ends, topic, number)) - _at(begins, topic, number))
-            for place in places
-            for topic, partitions in place.items()
+            for offsets in reached
+            for topic, partitions in offsets.items()
             for number, at in partitions.items()
         )
         total = _sum(ends) - _sum(begins)
@@ -52,12 +52,12 @@ def read_progress(report: str, begins: Ends | None = None, ends: Ends | None = N
 
 
 def has_reached(report: str, ends: Ends) -> bool:
-    """Whether a query has read all that lay before these ends."""
-    places = [_offsets(source.get("endOffset")) for source in json.loads(report)["sources"]]
+    """Whether a query has read everything before these ends."""
+    sources = json.loads(report)["sources"]
     reached = {
         (topic, number): at
-        for place in places
-        for topic, partitions in place.items()
+        for source in sources
+        for topic, partitions in _offsets(source.get("endOffset")).items()
         for number, at in partitions.items()
     }
     return all(
@@ -69,22 +69,22 @@ def has_reached(report: str, ends: Ends) -> bool:
 
 
 def seconds_left(progress: Progress) -> float | None:
-    """How long the rest takes at this rate; None if that cannot be said."""
+    """How long the rest takes at this rate; None if it is unknown."""
     if progress.total < 0 or progress.rows_per_s <= 0:
         return None
     return max(0, progress.total - progress.done) / progress.rows_per_s
 
 
 def begins_and_ends(settings: Mapping[str, str], topics: Iterable[str]) -> tuple[Ends, Ends]:
-    """The first and the next offset of each partition, as a read_committed reader sees them."""
+    """The first offset and the end of each partition, for a read_committed reader."""
     from confluent_kafka import Consumer, TopicPartition
 
     begins: dict[str, dict[str, int]] = {}
     ends: dict[str, dict[str, int]] = {}
-    fit = translate(
+    translated = translate(
         {**settings_of(settings, "consumer"), "group.id": "headrace-progress"}, "consumer"
     )
-    consumer = Consumer({**fit, "log_level": 0})
+    consumer = Consumer({**translated, "log_level": 0})
     try:
         for topic in topics:
             known = consumer.list_topics(topic, timeout=METADATA_SECONDS).topics[topic]
@@ -104,9 +104,9 @@ def _offsets(given: Any) -> dict[str, dict[str, int]]:
     return found if isinstance(found, dict) else {}
 
 
-def _at(places: Ends, topic: str, number: str) -> int:
-    return places.get(topic, {}).get(number, 0)
+def _at(offsets: Ends, topic: str, number: str) -> int:
+    return offsets.get(topic, {}).get(number, 0)
 
 
-def _sum(places: Ends) -> int:
-    return sum(sum(partitions.values()) for partitions in places.values())
+def _sum(offsets: Ends) -> int:
+    return sum(sum(partitions.values()) for partitions in offsets.values())

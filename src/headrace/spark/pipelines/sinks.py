@@ -1,7 +1,7 @@
-"""Where a pipeline writes: a topic, a table or a folder, and what each version's output is called.
+"""Where a pipeline writes: a topic, a table or a folder, with a separate output for each version.
 
-Every version has an output of its own, and one name for readers points to the live one: an alias
-record for topics, a view for tables, a pointer in the folder.
+Readers use one name that points to the live version: an alias record for topics, a view for tables,
+a link or pointer file for folders.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ LIVE_FOLDER = "live"
 class Topic:
     """A topic; `key` names the column or columns that become the record's key, as text.
 
-    Rows without a column `value` become JSON objects. The first version is the topic of that name
-    itself, later ones are NAME.v2 and so on. `options` are those of the connector's sink, as in
+    Rows without a column `value` become JSON objects. Version 1 is the topic NAME itself, later
+    ones are NAME.v2 and so on. `options` are those of the connector's sink, such as
     {"kafka.compression.type": "lz4"}.
     """
 
@@ -42,11 +42,11 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table of SQLite or PostgreSQL; with `keys`, a row takes the place of the one before.
+    """A table of SQLite or PostgreSQL; with `keys`, a row replaces the one with the same keys.
 
     Versions are the tables NAME_v1, NAME_v2; NAME is a view of the live one. A row whose column
-    `deletes` is true removes the row with its keys. Of the rows of a batch with the same keys the
-    one with the highest `latest_by` counts.
+    `deletes` is true deletes the row with its keys. Of a batch's rows with the same keys, the one
+    with the highest `latest_by` is written.
     """
 
     url: str
@@ -62,9 +62,9 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """A folder of Parquet files, of this machine or any URL that Hadoop knows.
+    """A folder of Parquet files, on this machine or at any Hadoop URL.
 
-    Versions are PATH/v1, PATH/v2; PATH/live leads to the live one.
+    Versions are PATH/v1, PATH/v2; PATH/live is the live one.
     """
 
     path: str
@@ -73,11 +73,11 @@ class Folder:
 
     def output(self, version: int) -> str:
         """The folder of a version."""
-        return f"{self.place}/v{version}"
+        return f"{self.absolute_path}/v{version}"
 
     @property
-    def place(self) -> str:
-        """The folder, from the root: Spark's JVM may have been started elsewhere."""
+    def absolute_path(self) -> str:
+        """The absolute path, since Spark's JVM may have another working directory."""
         path = self.path.rstrip("/")
         return path if "://" in path else str(Path(path).absolute())
 
@@ -86,17 +86,18 @@ Sink = Topic | Table | Folder
 
 
 def as_sink(given: str | Sink) -> Sink:
-    """A sink, from itself or from the name of a topic."""
+    """A sink; a text is the name of a topic."""
     if isinstance(given, Topic | Table | Folder):
         return given
     if not given or "/" in given:
         raise PipelineError(
-            f"{given!r} is no topic", "Folder(PATH) and Table(URL, NAME) are the other sinks"
+            f"{given!r} is not a valid topic name",
+            "or use Folder(PATH), Table(URL, NAME)",
         )
     return Topic(given)
 
 
 def describe(sink: Sink, version: int) -> str:
-    """A sink's output in a few words, without the secrets that a URL may hold."""
+    """A sink's output for people, without the URL, which may contain secrets."""
     kind = type(sink).__name__.lower()
     return f"{kind} {sink.output(version)}"

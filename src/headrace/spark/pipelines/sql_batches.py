@@ -1,16 +1,16 @@
-"""Batches into a table of SQLite or PostgreSQL, each with its id in one transaction: exactly once.
+"""Writes batches to SQLite or PostgreSQL exactly once: rows and batch id in one transaction.
 
 query = df.writeStream.foreachBatch(into_sql("sqlite:///shop.db", "totals", keys=["user"]))
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
 from headrace.spark.errors import CheckpointTooOld, SinkError
-from headrace.spark.pipelines.batch_ids import pass_over, query_of
+from headrace.spark.pipelines.foreach_batch import ForeachBatch, query_of, skip_batch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 ROWS_PER_STATEMENT = 1000
 
-ForeachBatch = Callable[["DataFrame", int], None]
 Mode = Literal["append", "replace"]
 
 
@@ -34,14 +33,14 @@ def into_sql(
     mode: Mode = "append",
     name: str | None = None,
 ) -> ForeachBatch:
-    """A function for `foreachBatch` that writes each batch once; the table is made if missing.
+    """A function for `foreachBatch` that writes each batch once; the table is created if missing.
 
-    With `keys`, a row takes the place of the one with its keys, and a row whose column `deletes` is
-    true removes it. `mode="replace"` empties the table first, for output mode complete. `name` says
-    who writes, in place of the query's id, which a new checkpoint changes.
+    With `keys`, a row replaces the one with the same keys, and a row whose column `deletes` is true
+    deletes it. `mode="replace"` empties the table first, for output mode complete. `name` is the
+    writer's id; without it that is the query's, which changes with a new checkpoint.
     """
     if deletes is not None and not keys:
-        raise SinkError("deletes needs keys: which row is to go?", 'keys=["id"]')
+        raise SinkError("deletes needs keys, which say what row to delete", 'keys=["id"]')
 
     def write(rows: DataFrame, batch: int) -> None:
         writer = name or query_of(rows)
@@ -53,7 +52,7 @@ def into_sql(
 
 
 class SqlTarget:
-    """A table that batches are written to, beside the table of their ids."""
+    """A table that batches are written to, and the table of their ids."""
 
     def __init__(
         self,
@@ -72,15 +71,15 @@ class SqlTarget:
         self._table = data_table(table, schema, keys, deletes)
 
     def write(self, writer: str, batch: int, rows: DataFrame, mode: Mode) -> None:
-        """Write a batch unless it is there; all of it and its id are visible at once, durable."""
+        """Write a batch with its id unless it is written already; durable on return."""
         with self._database.connect() as connection:
             self._create(connection)
             if self._last(connection, writer) == batch:
-                pass_over(rows)
+                skip_batch(rows)
                 return
             kept = rows.persist()
             try:
-                # Spark computes the rows now, while nobody has to wait for the database.
+                # Spark computes the rows now, before the transaction locks anything.
                 kept.count()
                 found = kept.toLocalIterator(prefetchPartitions=True)
                 with self._database.begin(connection, write=True):
@@ -94,7 +93,7 @@ class SqlTarget:
     def _create(self, connection: Connection) -> None:
         with self._database.begin(connection, write=True):
             if self._database.kind == "postgresql":
-                # Two that make a table at once would both find it missing.
+                # Otherwise two writers could both find the table missing.
                 connection.exec_driver_sql("SELECT pg_advisory_xact_lock(1751474532)")
             self._batches.create(connection, checkfirst=True)
             self._table.create(connection, checkfirst=True)
@@ -105,7 +104,7 @@ class SqlTarget:
         return None if row is None else int(row.batch)
 
     def _claim(self, connection: Connection, writer: str, batch: int) -> bool:
-        """Enter the batch; False if it is there. Who claims at the same time waits for the end."""
+        """Record the batch; False if it is written. A concurrent claim waits for the commit."""
         entry = {"writer": writer, "target": self._table.name, "batch": batch}
         insert = self._upserting()(self._batches).values(entry)
         claimed = connection.execute(
@@ -137,18 +136,20 @@ class SqlTarget:
             for row in chunk:
                 self._check_keys(row)
             if self._keys:
-                # Of rows with the same keys the last counts, and one statement takes a key once.
+                # The last row of a key wins, and one statement may contain a key only once.
                 chunk = list({tuple(row[key] for key in self._keys): row for row in chunk}.values())
-            gone = [row for row in chunk if self._deletes and row[self._deletes]]
-            here = [row for row in chunk if not (self._deletes and row[self._deletes])]
-            if here:
-                connection.execute(self._statement(), [to_values(row, self._table) for row in here])
-            if gone:
+            deleted = [row for row in chunk if self._deletes and row[self._deletes]]
+            written = [row for row in chunk if not (self._deletes and row[self._deletes])]
+            if written:
+                connection.execute(
+                    self._statement(), [to_values(row, self._table) for row in written]
+                )
+            if deleted:
                 connection.execute(
                     self._deletion(),
                     [
                         {f"key_{key}": values[key] for key in self._keys}
-                        for values in (to_values(row, self._table) for row in gone)
+                        for values in (to_values(row, self._table) for row in deleted)
                     ],
                 )
 
@@ -156,8 +157,8 @@ class SqlTarget:
         missing = [key for key in self._keys if row[key] is None]
         if missing:
             raise SinkError(
-                f"a row has no {missing[0]!r}, which is a key of {self._table.name}",
-                f'leave such rows out: .where("{missing[0]} IS NOT NULL")',
+                f"a row has a null in {missing[0]!r}, which is a key of {self._table.name}",
+                f'filter such rows: .where("{missing[0]} IS NOT NULL")',
             )
 
     def _statement(self) -> Any:
@@ -202,7 +203,7 @@ class _Opened:
 
 
 def open_sql(url: str) -> _Opened:
-    """The database at this URL, for a `with`; SinkError if SQLAlchemy is missing."""
+    """Open the database at a URL for a `with`; SinkError if SQLAlchemy is missing."""
     try:
         from headrace.store.database import open_database
     except ModuleNotFoundError as missing:

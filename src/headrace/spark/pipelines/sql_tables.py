@@ -1,4 +1,4 @@
-"""Tables for the rows of a DataFrame: a column for each, of the nearest SQL type."""
+"""SQL tables for the rows of a DataFrame, with the nearest SQL type for each column."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ BATCHES = "headrace_batches"
 
 
 def batch_table() -> Table:
-    """The last batch of each writer in each table."""
+    """The table with the last batch of each writer in each table."""
     return Table(
         BATCHES,
         MetaData(),
@@ -46,11 +46,11 @@ def batch_table() -> Table:
 def data_table(
     name: str, schema: spark.StructType, keys: Sequence[str], deletes: str | None
 ) -> Table:
-    """A table for rows of this schema; the column that says what to delete is not kept."""
+    """A table for rows of this schema, without the column `deletes`."""
     names = [field.name for field in schema.fields]
     missing = [key for key in (*keys, *filter(None, [deletes])) if key not in names]
     if missing:
-        raise SinkError(f"the rows have no column {missing[0]!r}", f"they have {', '.join(names)}")
+        raise SinkError(f"the rows have no column {missing[0]!r}", f"columns: {', '.join(names)}")
     columns = [
         Column(field.name, _sql_type(field.dataType), primary_key=field.name in keys)
         for field in schema.fields
@@ -60,13 +60,13 @@ def data_table(
 
 
 def to_values(row: Row, table: Table) -> dict[str, Any]:
-    """A row's values as the database takes them; what is nested becomes JSON."""
+    """A row's values for the database; nested ones become JSON."""
     return {column.name: _value(row[column.name], column.type) for column in table.columns}
 
 
 def _value(value: Any, kind: TypeEngine[Any]) -> Any:
     if isinstance(value, datetime) and isinstance(kind, DateTime) and kind.timezone:
-        # Spark hands out the local time of this process.
+        # Spark returns the local time of this process.
         return value.astimezone(UTC)
     if isinstance(value, Row):
         return json.dumps(value.asDict(recursive=True), default=str)

@@ -1,18 +1,20 @@
-"""What the value of a record is: JSON, Avro, Protobuf or msgpack, of a schema.
+"""The format and schema of a record's value: JSON, Avro, Protobuf or msgpack.
 
     Json("user STRING NOT NULL, at TIMESTAMP, amount DOUBLE")
     Avro(Path("order.avsc").read_text())
     Protobuf(orders_pb2.Order)
     Msgpack("user STRING, amount DOUBLE")
 
-A value that cannot be read, or has a null where the schema says NOT NULL, is undecodable.
+A value is undecodable if it does not fit its schema, or has a null where that says NOT NULL.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from io import BytesIO
 from typing import TYPE_CHECKING, Any, Protocol
+
+# Spark looks up the annotations of `ColumnDecoder.read` among this module's names.
+import pyarrow as pa
 
 from headrace.spark.errors import PipelineError
 
@@ -22,7 +24,8 @@ if TYPE_CHECKING:
 
 Decode = Callable[[bytes], dict[str, Any]]
 
-NOTHING = r"^\s*(null)?\s*$"
+CAUSE_CHARS_MAX = 300
+_BLANK = r"^\s*(null)?\s*$"
 
 
 class ValueFormat(Protocol):
@@ -30,7 +33,7 @@ class ValueFormat(Protocol):
 
     @property
     def schema(self) -> StructType:
-        """What a value holds."""
+        """The fields of a value."""
         ...
 
     def read(self, value: Column) -> Column:
@@ -38,19 +41,35 @@ class ValueFormat(Protocol):
         ...
 
 
-class Json:
-    """JSON objects, of a schema in SQL's words or of a StructType."""
+class _DdlSchema:
+    """The schema of a format that has none of its own."""
 
     def __init__(self, schema: str | StructType) -> None:
         self._schema = schema
 
     @property
     def schema(self) -> StructType:
-        """What a value holds."""
-        return _struct(self._schema)
+        """The fields of a value; PipelineError if the text is not a schema."""
+        from pyspark.sql.types import StructType
+
+        if isinstance(self._schema, StructType):
+            return self._schema
+        try:
+            found = StructType.fromDDL(self._schema)
+        except Exception as problem:
+            reason = str(problem).strip().splitlines()[0]
+            raise PipelineError(
+                f"{self._schema!r} is not a schema: {reason}", "such as user STRING, n BIGINT"
+            ) from None
+        assert isinstance(found, StructType)
+        return found
+
+
+class Json(_DdlSchema):
+    """JSON objects; the schema is SQL text or a StructType."""
 
     def read(self, value: Column) -> Column:
-        """A column `struct<fields, cause>`, read by Spark itself."""
+        """A column `struct<fields, cause>`, parsed by Spark itself."""
         from pyspark.sql import functions as f
         from pyspark.sql.types import StringType, StructField, StructType
 
@@ -58,18 +77,27 @@ class Json:
         fields = [StructField(each.name, each.dataType) for each in self.schema.fields]
         wanted = StructType([*fields, StructField(corrupt, StringType())])
         text = value.cast("string")
-        # Of a blank text Spark makes neither fields nor a complaint, and of null it fails.
-        is_nothing = text.rlike(NOTHING)
-        read = f.when(~is_nothing, text)
-        parsed = f.from_json(read, wanted, {"columnNameOfCorruptRecord": corrupt})
+        # Spark neither parses a blank text nor reports it, and fails for the text null.
+        is_blank = text.rlike(_BLANK)
+        parsed = f.from_json(
+            f.when(~is_blank, text), wanted, {"columnNameOfCorruptRecord": corrupt}
+        )
         names = [parsed[each.name].alias(each.name) for each in fields]
-        is_bad = parsed[corrupt].isNotNull() | is_nothing
+        is_bad = parsed[corrupt].isNotNull() | is_blank
         cause = f.when(is_bad, f.lit(f"not JSON of {self.schema.simpleString()}"))
         return f.struct(f.struct(*names).alias("fields"), cause.alias("cause"))
 
 
+class Msgpack(_DdlSchema):
+    """Msgpack maps; the schema is SQL text or a StructType."""
+
+    def read(self, value: Column) -> Column:
+        """A column `struct<fields, cause>`."""
+        return _decoded_in_python(value, self.schema, _unpack_map)
+
+
 class Avro:
-    """Avro records without a header, of a schema in JSON or as a dict."""
+    """Avro records without a header; the schema is JSON text or a dict."""
 
     def __init__(self, schema: str | dict[str, Any]) -> None:
         import json
@@ -78,14 +106,16 @@ class Avro:
 
     @property
     def schema(self) -> StructType:
-        """What a value holds."""
-        from headrace.spark.pipelines.avro_types import struct_of
+        """The fields of a value."""
+        from headrace.spark.pipelines.avro import struct_of
 
         return struct_of(self._avro)
 
     def read(self, value: Column) -> Column:
         """A column `struct<fields, cause>`."""
-        return _in_python(value, self.schema, _AvroDecoder(self._avro))
+        from headrace.spark.pipelines.avro import AvroDecoder
+
+        return _decoded_in_python(value, self.schema, AvroDecoder(self._avro))
 
 
 class Protobuf:
@@ -93,61 +123,24 @@ class Protobuf:
 
     def __init__(self, message: Any) -> None:
         if not hasattr(message, "DESCRIPTOR") or not hasattr(message, "FromString"):
-            raise PipelineError(f"{message!r} is no message class", "orders_pb2.Order")
+            raise PipelineError(f"{message!r} is not a message class", "such as orders_pb2.Order")
         self._message = message
 
     @property
     def schema(self) -> StructType:
-        """What a value holds."""
-        from headrace.spark.pipelines.protobuf_types import struct_of
+        """The fields of a value."""
+        from headrace.spark.pipelines.protobuf import struct_of
 
         return struct_of(self._message.DESCRIPTOR)
 
     def read(self, value: Column) -> Column:
         """A column `struct<fields, cause>`."""
-        from headrace.spark.pipelines.protobuf_types import ProtobufDecoder
+        from headrace.spark.pipelines.protobuf import ProtobufDecoder
 
-        return _in_python(value, self.schema, ProtobufDecoder.of(self._message))
-
-
-class Msgpack:
-    """Maps in msgpack, of a schema in SQL's words or of a StructType."""
-
-    def __init__(self, schema: str | StructType) -> None:
-        self._schema = schema
-
-    @property
-    def schema(self) -> StructType:
-        """What a value holds."""
-        return _struct(self._schema)
-
-    def read(self, value: Column) -> Column:
-        """A column `struct<fields, cause>`."""
-        return _in_python(value, self.schema, _unpack)
+        return _decoded_in_python(value, self.schema, ProtobufDecoder.of(self._message))
 
 
-class _AvroDecoder:
-    """Reads Avro; parses the schema where it is used, as the parsed one does not travel well."""
-
-    def __init__(self, schema: dict[str, Any]) -> None:
-        self._schema = schema
-        self._parsed: Any = None
-
-    def __call__(self, data: bytes) -> dict[str, Any]:
-        import fastavro
-
-        if self._parsed is None:
-            self._parsed = fastavro.parse_schema(self._schema)
-        stream = BytesIO(data)
-        found = fastavro.schemaless_reader(stream, self._parsed, None)
-        if stream.read(1):
-            raise ValueError("bytes are left over after the record")
-        if not isinstance(found, dict):
-            raise ValueError("the schema is not that of a record")
-        return found
-
-
-def _unpack(data: bytes) -> dict[str, Any]:
+def _unpack_map(data: bytes) -> dict[str, Any]:
     import msgpack
 
     found = msgpack.unpackb(data, timestamp=3)
@@ -156,28 +149,58 @@ def _unpack(data: bytes) -> dict[str, Any]:
     return found
 
 
-def _struct(given: str | StructType) -> StructType:
-    from pyspark.sql.types import StructType
-
-    if isinstance(given, StructType):
-        return given
-    try:
-        found = StructType.fromDDL(given)
-    except Exception as problem:
-        reason = str(problem).strip().splitlines()[0]
-        raise PipelineError(f"{given!r} is no schema: {reason}", "user STRING, n BIGINT") from None
-    assert isinstance(found, StructType)
-    return found
-
-
-def _in_python(value: Column, schema: StructType, decode: Decode) -> Column:
+def _decoded_in_python(value: Column, schema: StructType, decode: Decode) -> Column:
     from pyspark.sql.pandas.functions import arrow_udf
     from pyspark.sql.types import StringType, StructField, StructType
-
-    from headrace.spark.pipelines.value_columns import ColumnDecoder
 
     fields = StructType([StructField(each.name, each.dataType) for each in schema.fields])
     result = StructType([StructField("fields", fields), StructField("cause", StringType())])
     make: Any = arrow_udf
     found: Column = make(ColumnDecoder(decode, fields).read, result)(value)
     return found
+
+
+class ColumnDecoder:
+    """Decodes a column of bytes row by row: a bad value has a cause and no fields."""
+
+    def __init__(self, decode: Decode, fields: StructType) -> None:
+        self._decode = decode
+        self._fields = fields
+
+    def read(self, values: pa.Array) -> pa.Array:
+        """A column `struct<fields, cause>`; None stays None."""
+        from pyspark.sql.pandas.types import to_arrow_type
+
+        misfits = (pa.ArrowException, TypeError, ValueError, OverflowError)
+        kind = to_arrow_type(self._fields, timezone="UTC")
+        rows: list[dict[str, Any] | None] = []
+        causes: list[str | None] = []
+        for value in values.to_pylist():
+            row, cause = self._decode_one(value)
+            rows.append(row)
+            causes.append(cause)
+        try:
+            fields = pa.array(rows, type=kind)
+        except misfits:
+            # Some value has another type than the schema: find out which.
+            for index, row in enumerate(rows):
+                try:
+                    pa.array([row], type=kind)
+                except misfits as problem:
+                    rows[index], causes[index] = None, _cause(problem)
+            fields = pa.array(rows, type=kind)
+        return pa.StructArray.from_arrays(
+            [fields, pa.array(causes, type=pa.string())], names=["fields", "cause"]
+        )
+
+    def _decode_one(self, value: bytes | None) -> tuple[dict[str, Any] | None, str | None]:
+        if value is None:
+            return None, None
+        try:
+            return self._decode(value), None
+        except Exception as problem:
+            return None, _cause(problem)
+
+
+def _cause(problem: Exception) -> str:
+    return f"{type(problem).__name__}: {problem}"[:CAUSE_CHARS_MAX]

@@ -1,7 +1,8 @@
-"""Avro's types as Spark's."""
+"""Avro: its types as Spark's, and the decoder of its records."""
 
 from __future__ import annotations
 
+from io import BytesIO
 from typing import Any
 
 from pyspark.sql import types as spark
@@ -28,24 +29,26 @@ _LOGICAL: dict[str, spark.DataType] = {
 
 
 def struct_of(schema: dict[str, Any]) -> spark.StructType:
-    """The Spark type of an Avro record; a field that may not be null is NOT NULL."""
+    """The Spark type of an Avro record; a field without null in its union is NOT NULL."""
     kind, _ = _of(schema, {})
     if not isinstance(kind, spark.StructType):
-        raise PipelineError("the Avro schema is not that of a record", '{"type": "record", ...}')
+        raise PipelineError("the Avro schema is not a record", '{"type": "record", ...}')
     return kind
 
 
 def _of(schema: Any, known: dict[str, spark.DataType]) -> tuple[spark.DataType, bool]:
-    """A type, and whether it may be null; `known` are those with a name."""
+    """A type, and whether it may be null; `known` has the named types."""
     if isinstance(schema, list):
         others = [each for each in schema if each != "null"]
         if len(others) != 1:
-            raise PipelineError(f"a union of {others} has no one type in Spark", '["null", TYPE]')
+            raise PipelineError(f"a union of {others} has no one Spark type", '["null", TYPE]')
         return _of(others[0], known)[0], "null" in schema
     if isinstance(schema, str):
         found = _PLAIN.get(schema) or known.get(schema)
         if found is None:
-            raise PipelineError(f"Avro has no type {schema!r}, and the schema names none so")
+            raise PipelineError(
+                f"unknown Avro type {schema!r}", "use one of Avro's own, or a name in the schema"
+            )
         return found, False
     kind, logical = schema["type"], schema.get("logicalType")
     if logical == "decimal":
@@ -67,3 +70,24 @@ def _of(schema: Any, known: dict[str, spark.DataType]) -> tuple[spark.DataType, 
     if "name" in schema:
         known[schema["name"]] = found
     return found, False
+
+
+class AvroDecoder:
+    """Decodes records; parses the schema in the worker, since a parsed one cannot be pickled."""
+
+    def __init__(self, schema: dict[str, Any]) -> None:
+        self._schema = schema
+        self._parsed: Any = None
+
+    def __call__(self, data: bytes) -> dict[str, Any]:
+        import fastavro
+
+        if self._parsed is None:
+            self._parsed = fastavro.parse_schema(self._schema)
+        stream = BytesIO(data)
+        found = fastavro.schemaless_reader(stream, self._parsed, None)
+        if stream.read(1):
+            raise ValueError("bytes are left over after the record")
+        if not isinstance(found, dict):
+            raise ValueError("the schema is not a record")
+        return found

@@ -1,4 +1,4 @@
-"""Two versions of an output side by side: how many rows, and which keys differ."""
+"""Compares two versions of an output: how many rows each has, and which keys differ."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Keyed = tuple[tuple[Any, ...], str]
 
 @dataclass(slots=True)
 class Comparison:
-    """Counts of both, and of the keys that only one has or that differ; some of them by name."""
+    """The rows of both versions, the keys that differ or that only one has, and examples."""
 
     old_rows: int = 0
     new_rows: int = 0
@@ -32,11 +32,11 @@ class Comparison:
     examples: list[dict[str, Any]] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """The comparison as a JSON object."""
         return asdict(self)
 
-    def note(self, kind: str, key: tuple[Any, ...], old: str | None, new: str | None) -> None:
-        """Count a key that differs, and keep it as an example if there are few."""
+    def add(self, kind: str, key: tuple[Any, ...], old: str | None, new: str | None) -> None:
+        """Count a key that differs; the first ones become examples."""
         setattr(self, kind, getattr(self, kind) + 1)
         if len(self.examples) < EXAMPLES_MAX:
             shown = [_shown(part) for part in key]
@@ -44,7 +44,7 @@ class Comparison:
 
 
 def compare_sorted(old: Iterable[Keyed], new: Iterable[Keyed]) -> Comparison:
-    """Compare rows that both come in the order of their keys, each key once."""
+    """Compare rows that are sorted by key, with each key once."""
     found = Comparison()
     left, right = iter(old), iter(new)
     one, other = _next(left), _next(right)
@@ -52,11 +52,11 @@ def compare_sorted(old: Iterable[Keyed], new: Iterable[Keyed]) -> Comparison:
         if other is None or (one is not None and one[0] < other[0]):
             assert one is not None
             found.old_rows += 1
-            found.note("only_old", one[0], one[1], None)
+            found.add("only_old", one[0], one[1], None)
             one = _next(left)
         elif one is None or other[0] < one[0]:
             found.new_rows += 1
-            found.note("only_new", other[0], None, other[1])
+            found.add("only_new", other[0], None, other[1])
             other = _next(right)
         else:
             found.old_rows += 1
@@ -64,7 +64,7 @@ def compare_sorted(old: Iterable[Keyed], new: Iterable[Keyed]) -> Comparison:
             if one[1] == other[1]:
                 found.same += 1
             else:
-                found.note("different", one[0], one[1], other[1])
+                found.add("different", one[0], one[1], other[1])
             one, other = _next(left), _next(right)
     return found
 
@@ -76,7 +76,7 @@ def compare(
     new: int,
     options: Mapping[str, str],
 ) -> Comparison:
-    """Compare two versions of a sink's output, key by key; of a key written often, the last."""
+    """Compare two versions of a sink's output by the last row of each key."""
     first, second = (_keyed(spark, sink, version, options) for version in (old, new))
     return compare_sorted(_sorted_rows(first), _sorted_rows(second))
 
@@ -91,7 +91,7 @@ def _keyed(spark: SparkSession, sink: Sink, version: int, options: Mapping[str, 
 
         read = spark.read.format("headrace").options(**options).option("subscribe", output).load()
         if not sink.keys:
-            # Without keys a value is its own key, and how often it is there is what can differ.
+            # Without keys a value is its own key, and its number of occurrences can differ.
             counted = read.groupBy(f.col("value").cast("string").alias("k0")).count()
             return counted.select("k0", f.col("count").cast("string").alias("row"))
         latest = latest_by_key(read)
@@ -102,7 +102,9 @@ def _keyed(spark: SparkSession, sink: Sink, version: int, options: Mapping[str, 
     keys = list(sink.keys)
     missing = [key for key in keys if key not in rows.columns]
     if missing:
-        raise PipelineError(f"{output} has no column {missing[0]!r}", f"{', '.join(rows.columns)}")
+        raise PipelineError(
+            f"{output} has no column {missing[0]!r}", f"columns: {', '.join(rows.columns)}"
+        )
     whole = f.to_json(f.struct(*sorted(rows.columns)))
     if not keys:
         counted = rows.groupBy(whole.alias("k0")).count()
@@ -112,7 +114,7 @@ def _keyed(spark: SparkSession, sink: Sink, version: int, options: Mapping[str, 
 
 
 def _folder(spark: SparkSession, output: str) -> DataFrame:
-    # The number of the batch is no part of the output's content.
+    # The number of the batch does not belong to the output's content.
     return spark.read.parquet(output).drop("batch")
 
 
@@ -136,13 +138,13 @@ def _text(value: Any) -> str | None:
 
 def _sorted_rows(frame: DataFrame) -> Iterator[Keyed]:
     keys = [name for name in frame.columns if name != "row"]
-    # Compared here as Python compares, so sorted by the same order: bytes of UTF-8.
+    # Spark sorts texts by their UTF-8 bytes, so the comparison uses these as well.
     for row in frame.sort(*keys).toLocalIterator(prefetchPartitions=True):
-        yield tuple(_part(row[key]) for key in keys), row["row"]
+        yield tuple(_sortable(row[key]) for key in keys), row["row"]
 
 
-def _part(text: str | None) -> bytes:
-    """A part of a key that sorts as Spark sorts: null before all texts, and not as an empty one."""
+def _sortable(text: str | None) -> bytes:
+    """A part of a key that sorts as in Spark: null before all texts, also before an empty one."""
     return b"" if text is None else b"=" + text.encode()
 
 

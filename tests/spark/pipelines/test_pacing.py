@@ -1,14 +1,14 @@
-"""Hours in which a replay may run."""
+"""When and how fast a pipeline runs: hours, rates, pauses."""
 
 from __future__ import annotations
 
 import pytest
 
 from headrace.spark.errors import PipelineError
-from headrace.spark.pipelines.backoff import Backoff
-from headrace.spark.pipelines.windows import (
+from headrace.spark.pipelines.pacing import (
     DAY_MINUTES,
     RECORDS_PER_BATCH,
+    Backoff,
     Window,
     records_per_batch,
     records_per_trigger,
@@ -45,7 +45,7 @@ def test_waiting_leads_to_an_open_window_at_every_minute() -> None:
 @pytest.mark.parametrize(
     "text", ["", "1-5", "01:00", "25:00-26:00", "01:60-02:00", "01:00-01:00", "00:00-24:00", "x"]
 )
-def test_what_is_no_window_is_refused_with_an_example(text: str) -> None:
+def test_an_invalid_window_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(PipelineError, match="01:00-05:00"):
         Window.parse(text)
 
@@ -62,7 +62,7 @@ def test_a_batch_has_an_end_and_holds_what_comes_until_the_next() -> None:
     assert records_per_batch(60.0) == 6 * RECORDS_PER_BATCH
 
 
-def test_pauses_grow_to_their_limit_and_begin_anew_after_a_success() -> None:
+def test_pauses_grow_to_their_limit_and_start_over_after_a_success() -> None:
     backoff = Backoff(1.0, 5.0)
     assert [backoff.failed() for _ in range(5)] == [1, 2, 4, 5, 5]
     backoff.succeeded()

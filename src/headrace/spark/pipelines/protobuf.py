@@ -1,4 +1,4 @@
-"""Protobuf's messages as Spark's types and values."""
+"""Protobuf: its types as Spark's, and the decoder of its messages."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PLAIN: dict[int, spark.DataType] = {
 def struct_of(message: Descriptor, depth: int = 0) -> spark.StructType:
     """The Spark type of a message; fields that may be absent may be null."""
     if depth > DEPTH_MAX:
-        raise PipelineError(f"{message.full_name} contains itself", "Spark's types have an end")
+        raise PipelineError(f"{message.full_name} contains itself", "Spark's types cannot")
     found = spark.StructType()
     for field in message.fields:
         found.add(field.name, _type_of(field, depth), True)
@@ -36,7 +36,7 @@ def struct_of(message: Descriptor, depth: int = 0) -> spark.StructType:
 
 
 class ProtobufDecoder:
-    """Reads messages of one type; travels as the type's own description."""
+    """Decodes messages of one type; pickled as the type's descriptor."""
 
     def __init__(self, files: list[bytes], name: str) -> None:
         self._files = files
@@ -63,9 +63,9 @@ class ProtobufDecoder:
 
 
 def _collect(file: Any, files: dict[str, bytes]) -> None:
-    """Files in the order in which they need each other."""
-    for needed in file.dependencies:
-        _collect(needed, files)
+    """Collect files, each after those that it depends on."""
+    for dependency in file.dependencies:
+        _collect(dependency, files)
     if file.name not in files:
         files[file.name] = file.serialized_pb
 

@@ -1,4 +1,4 @@
-"""Homes: a folder for each version of a pipeline, with its state, its lock, its checkpoint."""
+"""The folder of one version of a pipeline, with its state, its lock and its checkpoint."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ STOP = "stop"
 DROPPING = "dropping"
 
 
-class Home:
-    """What is known of one version of a pipeline on this machine."""
+class VersionFolder:
+    """What this machine knows of one version of a pipeline."""
 
     def __init__(self, root: Path, name: str, version: int) -> None:
         self.name = name
@@ -30,19 +30,25 @@ class Home:
 
     @property
     def checkpoint(self) -> str:
-        """Where the checkpoint is unless it is kept elsewhere."""
+        """The checkpoint, unless it is kept elsewhere."""
         return str((self.folder / "checkpoint").resolve())
 
+    def checkpoint_in(self, base: str | None) -> str:
+        """The checkpoint below a folder or Hadoop URL; in this folder if that is None."""
+        if base is None:
+            return self.checkpoint
+        return f"{base.rstrip('/')}/{self.name}/v{self.version}"
+
     @contextmanager
-    def held(self) -> Iterator[None]:
-        """Held while the pipeline runs; PipelineError if it runs already."""
+    def locked(self) -> Iterator[None]:
+        """Lock the version while it runs; PipelineError if it is running already."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with (self.folder / LOCK).open("a") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise PipelineError(
-                    f"{self.name} version {self.version} runs already",
+                    f"{self.name} version {self.version} is running already",
                     f"headrace pipeline stop {self.name} --version {self.version}",
                 ) from None
             (self.folder / STOP).unlink(missing_ok=True)
@@ -50,7 +56,7 @@ class Home:
 
     @property
     def is_running(self) -> bool:
-        """Whether a process holds it; a killed one does not."""
+        """Whether a process holds its lock; a killed process does not."""
         if not (self.folder / LOCK).exists():
             return False
         with (self.folder / LOCK).open("a") as lock:
@@ -61,14 +67,14 @@ class Home:
         return False
 
     def write_state(self, state: dict[str, Any]) -> None:
-        """Put the state in place of the old one at once."""
+        """Replace the state atomically."""
         self.folder.mkdir(parents=True, exist_ok=True)
         aside = self.folder / f"{STATE}.{uuid.uuid4().hex}"
         aside.write_text(json.dumps(state), encoding="utf-8")
         os.replace(aside, self.folder / STATE)
 
     def state(self) -> dict[str, Any]:
-        """The state as it was written last; what was killed is said to be."""
+        """The last state; `killed` if its process ended without writing another."""
         path = self.folder / STATE
         found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
         if found.get("state") in ("running", "starting", "waiting", "restarting"):
@@ -76,20 +82,20 @@ class Home:
         return {"name": self.name, "version": self.version, **found}
 
     def ask_to_stop(self) -> None:
-        """Ask the process that holds it to stop."""
+        """Ask the process that runs it to stop."""
         (self.folder / STOP).touch()
 
     @property
     def is_asked_to_stop(self) -> bool:
-        """Whether somebody asked."""
+        """Whether the running process was asked to stop."""
         return (self.folder / STOP).exists()
 
 
-def homes(root: Path, name: str | None = None) -> list[Home]:
-    """All that is known below a folder, by name and version."""
+def known_versions(root: Path, name: str | None = None) -> list[VersionFolder]:
+    """All versions with a state below a folder, sorted by name and version."""
     found = []
     for state in root.glob(f"{name or '*'}/v*/{STATE}"):
         number = state.parent.name.removeprefix("v")
         if number.isdigit():
-            found.append(Home(root, state.parent.parent.name, int(number)))
-    return sorted(found, key=lambda home: (home.name, home.version))
+            found.append(VersionFolder(root, state.parent.parent.name, int(number)))
+    return sorted(found, key=lambda each: (each.name, each.version))
