@@ -13,10 +13,10 @@ from headrace.coordinator.states import (
     STORED_EVENTS,
     TRANSITIONS,
     Event,
-    IllegalTransition,
     State,
     moved,
 )
+from headrace.coordinator.transitions import IllegalTransition
 from headrace.protocol.errors import ErrorCode
 
 # Kafka's rule: the states from which a state may be entered. A stable group that stays stable (a

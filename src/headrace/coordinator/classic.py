@@ -1,7 +1,7 @@
 """The classic group protocol: JoinGroup, SyncGroup, Heartbeat and LeaveGroup.
 
-A join or a sync that must wait is parked in the group under its token; whoever ends the wait adds
-the reply to its own result. What is stored changes only when the result's records are replayed.
+A join or a sync that must wait is parked in the group under its token; the step that ends the wait
+adds the reply to its own result. Stored state changes only when the result's records are replayed.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from headrace.protocol.api.leave_group import (
 from headrace.protocol.api.sync_group import SyncGroupRequest, SyncGroupResponse
 from headrace.protocol.errors import ErrorCode
 
-# KIP-394: from this version on a new member is told its id first and joins with it.
+# KIP-394: from this version a new member first gets its id, and then joins with it.
 MEMBER_ID_REQUIRED_VERSION = 4
-# KIP-345: from this version on several members may leave in one request.
+# KIP-345: from this version several members may leave in one request.
 LEAVE_BATCH_VERSION = 3
-# KIP-814: from this version on a returning static leader learns the group but assigns nothing.
+# KIP-814: from this version a returning static leader gets the members but assigns nothing.
 SKIP_ASSIGNMENT_VERSION = 9
-# Characters of a client's name that go into its id, lest the id be too long to be sent.
+# Characters of a client id that go into a member id, so that it is not too long to send.
 ID_NAME_MAX = 255
 
 
@@ -58,10 +58,8 @@ class ClassicGroups:
         self._settings = settings
         self._new_id = new_id
 
-    # JoinGroup.
-
     def join(self, request: JoinGroupRequest, call: Call) -> Result:
-        """Take a member in, or let it in again; answered when the joining is over."""
+        """Add a member, or let it rejoin; responds when the join phase is over."""
         out = Result()
         error = self._check_join(request)
         if error:
@@ -103,8 +101,8 @@ class ClassicGroups:
     def _has_room(self, group: Group, member_id: str) -> bool:
         size_max = self._settings.group_size_max
         if group.state is State.PREPARING:
-            # Those who have come count, not those who were here before: so a group above a limit
-            # that was lowered shrinks to it, whoever comes last.
+            # Only members that have joined again count: so a group above a limit that was lowered
+            # shrinks to it.
             return member_id in group.joins or len(group.joins) < size_max
         return (
             group.state is State.EMPTY
@@ -163,13 +161,13 @@ class ClassicGroups:
             group.state is State.COMPLETING
             or (group.state is State.STABLE and member_id != group.leader)
         ):
-            # It may have missed the answer to its join: tell it again. A stable group's leader is
-            # taken at its word instead, for it alone sees changes of the topics.
+            # It may have missed the response to its join: send it again. A stable group's leader
+            # starts a rebalance instead, because only it sees changes of the topics.
             out.reply(call.token, joined(group, member_id))
             return
         replaced = group.joins.get(member_id)
         if replaced is not None:
-            # The client gave up on its earlier request and sent a new one.
+            # The client abandoned its earlier request and sent a new one.
             out.reply(replaced, refused_join(ErrorCode.REBALANCE_IN_PROGRESS, member_id))
         group.update(
             member,
@@ -190,15 +188,15 @@ class ClassicGroups:
         call: Call,
         out: Result,
     ) -> None:
-        """A static member came back: it keeps its place under a new id (KIP-345)."""
+        """Let a static member return: it keeps its assignment under a new id (KIP-345)."""
         old = group.members[old_id]
         new = member_of(request, new_id, call)
         new.assignment = old.assignment
         self._rebalances.touch(group, new, new.session_timeout_ms, call.now, out)
         others = [new if member is old else member for member in group.members.values()]
         if group.state is State.STABLE and chosen_protocol(others) == group.protocol:
-            # Nothing changes for anybody else, so nobody else needs to know. The new id counts
-            # from when it is stored; until then the old one does.
+            # Nothing changes for other members. The new id counts once it is stored; until then
+            # the old one does.
             leads = group.leader == old_id
             assignments = {member.member_id: member.assignment for member in others}
             generation = group.shares(assignments, call.now.wall_ms, others)
@@ -211,8 +209,8 @@ class ClassicGroups:
                 response.leader = new_id
                 response.skip_assignment = True
                 response.members = roster(others, group.protocol)
-            # Before KIP-814 the answer names the old id as leader, so that a returning leader
-            # does not take itself for one and assign what has not changed.
+            # Before KIP-814 the response names the old id as leader, so that a returning leader
+            # does not assign what has not changed.
             out.reply(call.token, response)
             return
         join = group.joins.get(old_id)
@@ -229,10 +227,8 @@ class ClassicGroups:
             group, Cause.STATIC_MEMBER_RETURNED, reason, call.now, out
         )
 
-    # SyncGroup.
-
     def sync(self, request: SyncGroupRequest, call: Call) -> Result:
-        """Give a member its share; the leader brings the shares of all, and they are stored."""
+        """Return a member's assignment; the leader sends the assignments of all to be stored."""
         out = Result()
         group = self._groups.get(request.group_id)
         error = self._check_sync(group, request)
@@ -281,10 +277,8 @@ class ClassicGroups:
             return ErrorCode.REBALANCE_IN_PROGRESS
         return ErrorCode.NONE
 
-    # Heartbeat.
-
     def heartbeat(self, request: HeartbeatRequest, now: Now) -> ErrorCode:
-        """Note that a member lives; the answer tells it whether it must join again."""
+        """Extend a member's session; the response says whether it must rejoin."""
         if not request.group_id:
             return ErrorCode.INVALID_GROUP_ID
         group = self._groups.get(request.group_id)
@@ -298,10 +292,8 @@ class ClassicGroups:
         group.members[request.member_id].beat(now.monotonic_ms)
         return HEARTBEAT_ANSWERS[group.state]
 
-    # LeaveGroup.
-
     def leave(self, request: LeaveGroupRequest, call: Call) -> Result:
-        """Let members go; those who are left share out anew."""
+        """Remove members; the others rebalance."""
         out = Result()
         batched = call.api_version >= LEAVE_BATCH_VERSION
         if not request.group_id:
@@ -333,7 +325,7 @@ class ClassicGroups:
     def _leave_one(self, group: Group, identity: MemberIdentity, out: Result) -> ErrorCode:
         member_id = identity.member_id
         if member_id == UNKNOWN_MEMBER:
-            # An administrator removes a static member, whose current id nobody else knows.
+            # An administrator removes a static member without knowing its current id.
             found = group.instances.get(identity.group_instance_id or "")
             if found is None:
                 return ErrorCode.UNKNOWN_MEMBER_ID
@@ -352,7 +344,7 @@ def protocols_of(request: JoinGroupRequest) -> Protocols:
 
 
 def rebalance_timeout_ms(request: JoinGroupRequest) -> int:
-    """Version 0 has one timeout for both."""
+    """The rebalance timeout; version 0 has one timeout for both."""
     if request.rebalance_timeout_ms < 0:
         return request.session_timeout_ms
     return request.rebalance_timeout_ms
@@ -372,17 +364,17 @@ def member_of(request: JoinGroupRequest, member_id: str, call: Call) -> Member:
 
 
 def share(group: Group, assignment: bytes) -> SyncGroupResponse:
-    """A member's share in the current generation."""
+    """A member's assignment in the current generation."""
     return SyncGroupResponse(
         protocol_type=group.protocol_type, protocol_name=group.protocol, assignment=assignment
     )
 
 
 def differ(asked: str | None, actual: str | None) -> bool:
-    """Whether both sides name something, and not the same."""
+    """Whether both are given and differ."""
     return asked is not None and actual is not None and asked != actual
 
 
 def because(reason: str | None) -> str:
-    """A client's own words (KIP-800), for the log."""
+    """The client's reason (KIP-800), for the log."""
     return f" ({reason})" if reason else ""

@@ -1,9 +1,8 @@
-"""A commit that differs from an earlier one in nothing but its offsets.
+"""Templates of the records of a commit: a repeated commit differs only in its offsets.
 
-A consumer commits the same partitions again and again. What the records of such a commit have in
-common is encoded once; the next ones are bytes with holes, filled by one call of `struct`. Commits
-that arrive together share a batch, of whatever groups they are: fewer batches are written, synced
-and loaded in less time.
+A consumer commits the same partitions again and again. The common bytes of the records are encoded
+once; the next commits fill the holes by one call of `struct`. Commits that arrive together share a
+batch, even of several groups: fewer batches are faster to write, sync and load.
 """
 
 from __future__ import annotations
@@ -16,22 +15,22 @@ from headrace.protocol.api.offset_commit import OffsetCommitRequest
 from headrace.protocol.batch import HEADER_BYTES, frame_records
 from headrace.protocol.records import Record, encode_records
 
-# What stands for an offset, a leader epoch and a time until they are known.
+# Placeholders for an offset, a leader epoch and a time.
 OFFSET_HOLE = 0x6F66667365743F21
 EPOCH_HOLE = 0x45706F63
 TIME_HOLE = 0x74696D653F212121
 OFFSET_AND_EPOCH = Struct(">qi")
 TIME = Struct(">q")
-# Of batches with up to so many records every place takes one byte, which can be filled in.
+# In a batch of up to this many records every offset delta takes one byte, which can be filled in.
 SHARED_RECORDS_MAX = 64
 
 
 class NoTemplate(Exception):
-    """A commit of which no template can be made: it takes the ordinary way."""
+    """No template can be made of a commit: it is decoded as usual."""
 
 
 class CommitRecordTemplate:
-    """The template of a commit: whose it is, of which partitions, and its records with holes."""
+    """The template of a commit: its member, its partitions, and its records with holes."""
 
     __slots__ = (
         "_arguments",
@@ -59,13 +58,13 @@ class CommitRecordTemplate:
             for partition in topic.partitions
         ]
         self.count = len(self.places)
-        # Whether others may be in its batch.
+        # Whether other commits may be in its batch.
         self.shares = self.count < SHARED_RECORDS_MAX
         self._lay_out()
 
     def _lay_out(self) -> None:
-        # What is packed for every record: bytes and, if the batch is shared, its place and bytes;
-        # offset, epoch, bytes and time. Last the bytes of the end.
+        # Packed for every record: bytes; if the batch is shared, its offset delta and more bytes;
+        # offset, epoch, bytes and time. Last, the bytes at the end.
         self._step = 7 if self.shares else 5
         layout, rest = ">", b""
         arguments: list[bytes | int] = []
@@ -74,7 +73,7 @@ class CommitRecordTemplate:
             key, value = encode(OffsetChange(self.group_id, topic, partition, commit))
             data = bytes(encode_records([Record(number, 0, key, value)], 0, 0)[0])
             if self.shares:
-                # Behind the length, the attributes and the time's difference, one byte each.
+                # After the length, the attributes and the time delta, one byte each.
                 at = next(at for at, byte in enumerate(data) if byte < 0x80) + 3
                 layout += f"{len(rest) + at}sB"
                 arguments += [rest + data[:at], 0]
@@ -86,14 +85,14 @@ class CommitRecordTemplate:
             rest = behind
         struct = Struct(f"{layout}{len(rest)}s")
         self._pack = struct.pack
-        # The bytes of its records.
+        # The size of its records in bytes.
         self.size = struct.size
         self._arguments = [*arguments, rest]
 
     def records(
         self, offsets: Sequence[int], epochs: Sequence[int], now_ms: int, first: int = 0
     ) -> bytes:
-        """The records of a commit of these offsets, from a place in a batch of that time on."""
+        """The records of a commit of these offsets, as numbers `first` and on of a batch."""
         arguments, step = self._arguments, self._step
         if self.shares:
             arguments[1::step] = range(first << 1, first + self.count << 1, 2)  # in zigzag
@@ -104,7 +103,7 @@ class CommitRecordTemplate:
 
 
 class CommitBatch:
-    """Commits that go to the log as one batch."""
+    """Commits that are appended as one batch."""
 
     __slots__ = ("_records", "commits", "count", "now_ms", "size")
 
@@ -112,7 +111,7 @@ class CommitBatch:
         self.now_ms = now_ms
         self.count = 0
         self.size = HEADER_BYTES
-        # Form, offsets and leader epochs of each.
+        # The template, offsets and leader epochs of each.
         self.commits: list[tuple[CommitRecordTemplate, Sequence[int], Sequence[int]]] = []
         self._records: list[bytes] = []
 
@@ -138,7 +137,7 @@ class CommitBatch:
 
 
 def split(data: bytes, start: int, holes: Sequence[bytes]) -> list[bytes]:
-    """The pieces of `data` between these holes, each found behind the one before it."""
+    """The pieces of `data` between these holes, in order."""
     pieces = []
     for hole in holes:
         at = data.find(hole, start)

@@ -38,8 +38,8 @@ from headrace.protocol.errors import ErrorCode
 NO_OFFSET = -1
 NO_EPOCH = -1
 TIMESTAMP_MAX = 2**63 - 1
-# From this version on, a commit to a group that is not there says so; before, its generation is
-# called illegal.
+# From this version a commit to an unknown group gets an error of its own; before, its generation
+# is called illegal.
 GROUP_NOT_FOUND_VERSION = 9
 
 
@@ -51,10 +51,8 @@ class Commits:
         self._offsets = offsets
         self._settings = settings
 
-    # OffsetCommit.
-
     def commit(self, request: OffsetCommitRequest, call: Call) -> Result:
-        """Store offsets, all that are acceptable; the others are named in the answer."""
+        """Store the valid offsets; the response names the others."""
         out = Result()
         group = self._groups.get(request.group_id)
         error = check_commit(
@@ -67,7 +65,7 @@ class Commits:
         if error:
             return out.reply(call.token, refused_commit(request, error))
         if group is not None and request.member_id in group.members:
-            # Who commits is alive.
+            # A commit extends the session, as a heartbeat does.
             group.members[request.member_id].beat(call.now.monotonic_ms)
         now_ms = call.now.wall_ms
         expire_ms = NO_TIMESTAMP
@@ -104,7 +102,7 @@ class Commits:
         return out.reply(call.token, OffsetCommitResponse(topics=topics))
 
     def takes(self, template: CommitRecordTemplate, api_version: int, monotonic_ms: int) -> bool:
-        """Whether a commit of this template would be stored as it is; who commits is alive."""
+        """Whether a commit from this template would be stored as it is; extends the session."""
         group = self._groups.get(template.group_id)
         if self._offsets.has_unstable(template.group_id) or check_commit(
             group, template.member_id, template.instance_id, template.generation, api_version
@@ -115,7 +113,7 @@ class Commits:
         return True
 
     def template_of(self, request: OffsetCommitRequest) -> CommitRecordTemplate:
-        """The template of a commit that was served; NoTemplate if others need more care."""
+        """The template of a commit that was served; raises NoTemplate if it cannot be repeated."""
         metadata_max = self._settings.offset_metadata_bytes_max
         template = CommitRecordTemplate(request)
         if not template.places or any(
@@ -128,12 +126,10 @@ class Commits:
         """Store offsets that count once the transaction commits."""
         return commit_in_transaction(self._groups, self._settings, request, call)
 
-    # OffsetFetch.
-
     def fetch(
         self, request: OffsetFetchRequestGroup, *, require_stable: bool
     ) -> OffsetFetchResponseGroup:
-        """What a group has committed: for the named partitions, or (no topics) for all."""
+        """The committed offsets of a group: of the named partitions, or (no topics) of all."""
         group_id = request.group_id
         committed = self._offsets.of_group(group_id)
         if request.topics is None:
@@ -170,10 +166,8 @@ class Commits:
             metadata=commit.metadata,
         )
 
-    # OffsetDelete.
-
     def delete(self, request: OffsetDeleteRequest, call: Call) -> Result:
-        """Forget offsets of topics that no member is consuming."""
+        """Delete offsets of topics that no member consumes."""
         out = Result()
         group = self._groups.get(request.group_id)
         if not request.group_id:
@@ -181,7 +175,7 @@ class Commits:
         elif group is None:
             error = ErrorCode.GROUP_ID_NOT_FOUND
         elif group.state is not State.EMPTY and not group.is_consumer:
-            # Only a consumer group's subscriptions can be read; others may be using anything.
+            # Only a consumer group's subscriptions can be read; other groups may use any topic.
             error = ErrorCode.NON_EMPTY_GROUP
         else:
             error = ErrorCode.NONE
@@ -210,9 +204,9 @@ class Commits:
         return out.reply(call.token, OffsetDeleteResponse(topics=topics))
 
     def forget_topic(self, topic: str) -> list[OffsetChange]:
-        """Tombstones for all offsets of a topic that was deleted, in open transactions too.
+        """Tombstones for all offsets of a deleted topic, also in open transactions.
 
-        Else a topic made again under the same name would inherit them.
+        Otherwise a new topic of the same name would inherit them.
         """
         return [
             OffsetChange(group_id, name, partition, None)
@@ -229,10 +223,10 @@ def check_commit(
     generation: int,
     api_version: int,
 ) -> ErrorCode:
-    """Whether a group takes this commit.
+    """Whether a group accepts this commit.
 
     A negative generation comes from an administrator or from a consumer that manages its own
-    partitions: right for a group without members only.
+    partitions: valid only for a group without members.
     """
     if group is None:
         if generation < 0:
@@ -256,7 +250,7 @@ def refused_commit(request: OffsetCommitRequest, error: ErrorCode) -> OffsetComm
 
 
 def no_offset(partition: int, error: ErrorCode = ErrorCode.NONE) -> OffsetFetchResponsePartitions:
-    """The answer for a partition without a committed offset, or with an error."""
+    """The result for a partition without a committed offset, or with an error."""
     return OffsetFetchResponsePartitions(
         partition_index=partition,
         committed_offset=NO_OFFSET,

@@ -37,10 +37,8 @@ class GroupCoordinator:
         self.classic = ClassicGroups(self.groups, self._rebalances, settings, new_id)
         self.commits = Commits(self.groups, self.offsets, settings)
 
-    # The log.
-
     def replay(self, change: Change, producer_id: int = NO_PRODUCER_ID) -> None:
-        """Take over one record that is in the log."""
+        """Apply one record of the log."""
         if isinstance(change, OffsetChange):
             self.offsets.replay(change, producer_id)
             if change.commit is not None and change.group_id not in self.groups:
@@ -70,13 +68,13 @@ class GroupCoordinator:
             self.groups[template.group_id] = Group(template.group_id)
 
     def end_transaction(self, producer_id: int, *, committed: bool) -> None:
-        """Take over a transaction marker that is in the log."""
+        """Apply a transaction marker of the log."""
         for group_id in self.offsets.end_transaction(producer_id, committed=committed):
             if group_id not in self.groups:
                 self.groups[group_id] = Group(group_id)
 
     def stored(self) -> tuple[dict[str, Generation], dict[str, Mapping[str, Mapping[int, Commit]]]]:
-        """What a restart would find: generations and offsets by group."""
+        """The stored state: generations and offsets by group."""
         generations = {
             group_id: group.stored
             for group_id, group in self.groups.items()
@@ -86,7 +84,7 @@ class GroupCoordinator:
         return generations, offsets
 
     def resume(self, now: Now) -> Result:
-        """Begin to serve what was replayed: sessions start anew, groups too large shrink."""
+        """Start serving after replay: sessions start again, groups above the limit shrink."""
         out = Result()
         for group in self.groups.values():
             for member in group.members.values():
@@ -97,7 +95,7 @@ class GroupCoordinator:
         return out
 
     def unload(self, error: ErrorCode) -> Result:
-        """Stop to serve: everybody who waits is answered with `error`."""
+        """Stop serving: every waiting member gets `error`."""
         out = Result()
         for group in self.groups.values():
             for member_id, token in group.joins.items():
@@ -110,10 +108,8 @@ class GroupCoordinator:
         self.groups.clear()
         return out
 
-    # Time.
-
     def on_timer(self, key: TimerKey, now: Now) -> Result:
-        """A timer rang; what it was set for may have been settled since."""
+        """Handle a timer; its reason may be gone by now."""
         out = Result()
         group = self.groups.get(key.group_id)
         if group is None:
@@ -127,7 +123,7 @@ class GroupCoordinator:
         return out
 
     def expire(self, now: Now) -> Iterator[Result]:
-        """Remove offsets past their retention, and empty groups that have none left."""
+        """Remove expired offsets, and empty groups without offsets."""
         for group in list(self.groups.values()):
             out = Result()
             expired = self.offsets.expired(group, now.wall_ms, self._settings.offsets_retention_ms)
@@ -145,16 +141,14 @@ class GroupCoordinator:
             and not self.offsets.has_unstable(group.group_id)
         )
 
-    # Administration.
-
     def delete(self, group_id: str) -> tuple[ErrorCode, list[Change]]:
-        """Whether a group may be deleted, and the tombstones that do it."""
+        """Delete a group; returns an error, or the tombstones."""
         group = self.groups.get(group_id)
         if group is None:
             return ErrorCode.GROUP_ID_NOT_FOUND, []
         if group.state is not State.EMPTY:
             return ErrorCode.NON_EMPTY_GROUP, []
-        # What an open transaction holds back goes too, or its end would bring the group back.
+        # Pending offsets of open transactions go too, or their commit would bring the group back.
         records: list[Change] = [
             OffsetChange(group_id, topic, partition, None)
             for topic, partition in sorted(self.offsets.places(group_id))

@@ -11,7 +11,7 @@ from headrace.protocol.api.list_groups import ListedGroup
 from headrace.protocol.errors import ErrorCode
 
 CLASSIC_TYPE = "classic"
-# From this version on a group that is not there is an error; before, it is a dead group.
+# From this version an unknown group is an error; before, it is a dead group.
 GROUP_NOT_FOUND_VERSION = 6
 
 
@@ -38,7 +38,7 @@ def described(group: Group) -> DescribedGroup:
 
 
 def not_described(group_id: str, api_version: int) -> DescribedGroup:
-    """The description of a group that is not there."""
+    """The description of an unknown group."""
     group = DescribedGroup(group_id=group_id, group_state=State.DEAD.value)
     if api_version >= GROUP_NOT_FOUND_VERSION:
         group.error_code = ErrorCode.GROUP_ID_NOT_FOUND

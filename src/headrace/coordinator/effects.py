@@ -1,7 +1,7 @@
-"""What a request or a timer brings about: records to store, answers to send, timers to set.
+"""The effects of a request or a timer: records to store, replies to send, timers to set.
 
 The rule of order: `records` are appended, then replayed, and only when they are durable are
-`replies` sent. `timers` may be set at once; a timer is only ever a reason to look again.
+`replies` sent. `timers` may be set at once; a timer is only a reason to check again.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from typing import NamedTuple
 from headrace.coordinator.records import Change
 from headrace.protocol.schema import Message
 
-# Whoever waits for an answer; opaque here, the broker knows how to reach them.
+# Identifies a request that waits; opaque here, the broker knows how to respond to it.
 Token = object
 
 
 class Now(NamedTuple):
     """The time, on both clocks."""
 
-    # As stored in records.
+    # Wall clock, as stored in records.
     wall_ms: int
-    # For sessions: it never goes back.
+    # Monotonic, for sessions.
     monotonic_ms: int
 
 
 class Call(NamedTuple):
-    """Who asks, when, and where the answer goes."""
+    """The client of a request, its time, and where the response goes."""
 
     token: Token
     api_version: int
@@ -37,7 +37,7 @@ class Call(NamedTuple):
 
 
 class ProducerEpoch(NamedTuple):
-    """Whose transaction records belong to."""
+    """The producer whose transaction records belong to."""
 
     producer_id: int
     producer_epoch: int
@@ -60,24 +60,24 @@ class TimerKey(NamedTuple):
 
 
 class SetTimer(NamedTuple):
-    """Set (or, with no delay, call off) a timer."""
+    """Set a timer, or (no delay) cancel it."""
 
     key: TimerKey
     delay_ms: int | None
 
 
 class Reply(NamedTuple):
-    """An answer for one token."""
+    """The response for one token."""
 
     token: Token
     response: Message
 
 
 class Cause(Enum):
-    """Why a group rebalances, in as many words as a counter can have."""
+    """Why a group rebalances, for a counter's label."""
 
     NEW_MEMBER = "new-member"
-    REJOINED = "rejoined"  # a member with other metadata, or a leader that wants to share out anew
+    REJOINED = "rejoined"  # with other metadata, or as the leader that wants a rebalance
     STATIC_MEMBER_RETURNED = "static-member-returned"
     LEFT = "left"
     SESSION_TIMEOUT = "session-timeout"
@@ -86,7 +86,7 @@ class Cause(Enum):
 
 
 class Rebalance(NamedTuple):
-    """A group began to rebalance, and why: the cause for counters, the reason for logs."""
+    """A rebalance that started: its cause for counters, its reason for logs."""
 
     group_id: str
     cause: Cause
@@ -105,6 +105,6 @@ class Result:
     producer: ProducerEpoch | None = None
 
     def reply(self, token: Token, response: Message) -> Result:
-        """Add an answer; returns the result for chaining."""
+        """Add a reply; returns the result for chaining."""
         self.replies.append(Reply(token, response))
         return self

@@ -1,19 +1,25 @@
-"""One classic group: its members, the round they are in, and the generation that is stored."""
+"""One classic group: its members, its rebalance in memory, and its stored generation."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from headrace.coordinator.effects import Token
-from headrace.coordinator.member import Member, Protocols, chosen_protocol, common_protocols
+from headrace.coordinator.member import (
+    CONSUMER_PROTOCOL_TYPE,
+    Member,
+    Protocols,
+    chosen_protocol,
+    common_protocols,
+    subscribed_topics,
+)
 from headrace.coordinator.records import NO_TIMESTAMP, Generation, StoredMember
 from headrace.coordinator.states import TRANSITIONS, Event, State, moved
-from headrace.coordinator.subscriptions import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 from headrace.protocol.errors import ErrorCode
 
 
 class Group:
-    """A group in memory; `install` alone takes over what was stored."""
+    """A group in memory; only `install` applies what is stored."""
 
     __slots__ = (
         "_common",
@@ -48,30 +54,28 @@ class Group:
         self.leader: str | None = None
         self.members: dict[str, Member] = {}
         self.instances: dict[str, str] = {}
-        # Ids given out (KIP-394) whose owners have not come back with them yet.
+        # Member ids given out (KIP-394) that have not joined yet.
         self.pending: set[str] = set()
-        # Who waits for the end of the joining, and for an assignment.
+        # Tokens that wait for the end of the join phase, and for an assignment.
         self.joins: dict[str, Token] = {}
         self.syncs: dict[str, Token] = {}
-        # Members that have yet to ask for their assignment in this generation.
+        # Members that have not asked for their assignment in this generation yet.
         self.unsynced: set[str] = set()
         # Static members under their new ids, until the record that names them is replayed.
         self.arriving: dict[str, Member] = {}
-        # The first rebalance of an empty group waits for more members to come.
+        # The first rebalance of an empty group waits for more members.
         self.is_initial = False
         self.newcomer = False
         self.initial_delay_ms = 0
         self.initial_left_ms = 0
-        # Topics that the members subscribe to; None when that is not known.
+        # Topics that the members subscribe to; None if unknown.
         self.subscribed: frozenset[str] | None = None
-        # What the log says of this group; None when it says nothing.
+        # The stored generation; None if nothing is stored.
         self.stored: Generation | None = None
         self._common: set[str] | None = None
 
-    # Members.
-
     def add(self, member: Member) -> None:
-        """Take a member in; the first one leads."""
+        """Add a member; the first one leads."""
         self.pending.discard(member.member_id)
         self.members[member.member_id] = member
         if member.instance_id is not None:
@@ -85,7 +89,7 @@ class Group:
             self._common &= names
 
     def remove(self, member_id: str) -> None:
-        """Let a member go; who waits in its name must have been answered before."""
+        """Remove a member; its waiting requests must have been answered before."""
         self.pending.discard(member_id)
         self.unsynced.discard(member_id)
         self.joins.pop(member_id, None)
@@ -100,7 +104,7 @@ class Group:
             self.leader = next(iter(self.members), None)
 
     def swap(self, old_id: str, member: Member) -> None:
-        """Put a static member under its new id into the place of its old one."""
+        """Replace a static member's old id by its new one."""
         self.members = {
             member.member_id if member_id == old_id else member_id: (
                 member if member_id == old_id else other
@@ -126,7 +130,7 @@ class Group:
         rebalance_timeout_ms: int,
         session_timeout_ms: int,
     ) -> None:
-        """Take over what a member says of itself when it joins again."""
+        """Update a member from its new join."""
         if protocols != member.protocols:
             self._common = None
         member.protocols = protocols
@@ -134,7 +138,7 @@ class Group:
         member.session_timeout_ms = session_timeout_ms
 
     def check(self, member_id: str, instance_id: str | None) -> ErrorCode:
-        """Whether a request comes from a member, and from the only one with its instance id."""
+        """Whether a request comes from a member, and from the current one of its instance id."""
         if instance_id is not None:
             known = self.instances.get(instance_id)
             if known is None:
@@ -145,15 +149,13 @@ class Group:
 
     @property
     def all_joined(self) -> bool:
-        """Whether nobody is left to wait for in this joining."""
+        """Whether every member has joined."""
         return len(self.joins) == len(self.members) and not self.pending
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """How long a rebalance may take: the slowest member decides."""
+        """How long a rebalance may take: the longest timeout of the members."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
-
-    # Protocols.
 
     @property
     def is_consumer(self) -> bool:
@@ -173,17 +175,15 @@ class Group:
         )
 
     def subscribes_to(self, topic: str) -> bool:
-        """Whether a member may be consuming the topic; yes when that is not known."""
+        """Whether a member may consume the topic; true if unknown."""
         return self.is_consumer if self.subscribed is None else topic in self.subscribed
-
-    # The round.
 
     def move(self, event: Event) -> None:
         """Follow the table of transitions."""
         self.state = moved(self.state, event)
 
     def begin_generation(self) -> None:
-        """The joining is over with members: the next generation waits for its shares."""
+        """End the join phase: the next generation waits for its assignments."""
         self.move(Event.JOINED)
         self.generation += 1
         self.protocol = chosen_protocol(self.members.values())
@@ -193,7 +193,7 @@ class Group:
     def shares(
         self, assignments: dict[str, bytes], state_timestamp_ms: int, members: Iterable[Member]
     ) -> Generation:
-        """The current generation with these shares, to be stored."""
+        """The current generation with these assignments, to be stored."""
         return Generation(
             generation=self.generation,
             protocol_type=self.protocol_type or "",
@@ -213,10 +213,10 @@ class Group:
         )
 
     def install(self, generation: Generation) -> None:
-        """Take over a generation that is in the log.
+        """Apply a generation that is in the log.
 
         While the group is live the record is its own, and completes a step that waits for it.
-        Anything else is history being read, and the group becomes what the record says.
+        Otherwise the log is loading, and the group becomes what the record says.
         """
         self.stored = generation
         event = Event.ASSIGNED if generation.members else Event.EMPTIED
@@ -249,7 +249,7 @@ class Group:
         self._common = None
 
     def _member_for(self, stored: StoredMember, protocol: str | None) -> Member:
-        """The live member that a record describes; else one as far as the log knows it.
+        """The live member that a record describes, or one with what the log knows.
 
         The log knows only the chosen one of a member's protocols.
         """
@@ -271,7 +271,7 @@ class Group:
 
     @property
     def empty_since_ms(self) -> int | None:
-        """When the last member left; None when that was never noted."""
+        """When the last member left; None if unknown."""
         if self.stored is None or self.stored.state_timestamp_ms == NO_TIMESTAMP:
             return None
         return self.stored.state_timestamp_ms

@@ -1,8 +1,8 @@
-"""Reading a coordinator's log after a start, fast.
+"""Fast loading of a coordinator's log after a start.
 
-A log holds a record per commit, most of them overtaken by later ones. So keys and values are first
-gathered as bytes, where a later value replaces an earlier one at the cost of one dictionary entry,
-and only what is left in the end is decoded.
+A log has a record per commit, most of them replaced by later ones. So keys and values are first
+collected as bytes, where a later value replaces an earlier one in a dictionary, and only what is
+left in the end is decoded.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from headrace.protocol.compression import decompress
 from headrace.protocol.control import ControlType, parse_marker
 from headrace.protocol.primitives import VARINT_BYTES_MAX, Buffer, ProtocolError, read_varint
 
-# The last value of every key, None for one that was removed.
+# The last value of every key; None if it was removed.
 Values: TypeAlias = dict[bytes, bytes | None]
 
 # Of a batch's header: base offset, length, attributes, last offset delta, number of records.
@@ -38,7 +38,7 @@ _unpack_essence = Struct(">qi9xhi30xi").unpack_from
 
 
 class InOrder:
-    """Takes values as a dictionary does, and forgets none: in a transaction each of them counts."""
+    """Keeps every value that is set: in a transaction each of them counts."""
 
     __slots__ = ("pairs",)
 
@@ -50,14 +50,14 @@ class InOrder:
 
 
 class Loader:
-    """Batches of the log in, a coordinator's stored state out."""
+    """Collects the batches of a log, then replays what is left."""
 
     def __init__(self) -> None:
         self._values: Values = {}
         self._pending: PendingValues[bytes, bytes] = PendingValues()
 
     def feed(self, batches: Buffer) -> int | None:
-        """Take in whole batches in the order of the log; returns the offset after the last one."""
+        """Add whole batches in the order of the log; returns the offset after the last one."""
         data = bytes(batches)
         next_offset = None
         undecided = bool(self._pending)
@@ -68,7 +68,7 @@ class Loader:
             if length < LENGTH_MIN:
                 raise CorruptBatch(f"a batch length of {length} is too small")
             if stop > end:
-                break  # cut short: it comes again with the next piece
+                break  # incomplete: the next piece has it again
             if attributes or undecided:
                 self._take_in(data, at)
                 undecided = bool(self._pending)
@@ -79,7 +79,7 @@ class Loader:
         return next_offset
 
     def _take_in(self, data: bytes, position: int) -> None:
-        """Take in a batch that is compressed, or of a transaction, or comes while one is open."""
+        """Add a batch that is compressed or transactional, or comes while a transaction is open."""
         header = read_header(data, position)
         if header.is_control:
             marker = parse_marker(data, position)
@@ -98,7 +98,7 @@ class Loader:
             gather(records, 0, header.record_count, self._values, header.base_offset)
 
     def _weigh(self, found: InOrder, header: BatchHeader) -> None:
-        """Take in records while transactions are open."""
+        """Add records while transactions are open."""
         for key, value in found.pairs:
             if header.is_transactional and value is not None:
                 self._pending.put(header.producer_id, key, value)
@@ -114,7 +114,7 @@ class Loader:
         return chain(plain, self._pending.held())
 
     def replay_into(self, coordinator: GroupCoordinator) -> int:
-        """Replay what is left; returns how many records made no sense and were skipped."""
+        """Replay what is left; returns how many malformed records were skipped."""
         malformed = 0
         for producer_id, key, value in self.left():
             try:
@@ -128,10 +128,10 @@ class Loader:
 
 
 def gather(data: bytes, at: int, count: int, values: Values | InOrder, base_offset: int) -> None:
-    """Take in the keys and values of a batch's records; one without a key means nothing here.
+    """Add the keys and values of a batch's records; records without a key are ignored.
 
-    A fifth of the time of decoding whole records: a start may have millions to read, and of their
-    varints most are one byte long, a record's length is two, and the rest need not be known.
+    Takes a fifth of the time of decoding whole records, because a start may read millions: most
+    varints have one byte, a record's length has two, and the other fields are skipped.
     """
     try:
         for _ in range(count):

@@ -1,4 +1,4 @@
-"""One member of a group, and how members agree on a protocol."""
+"""One member of a group, and what members agree on: a protocol and topics."""
 
 from __future__ import annotations
 
@@ -6,6 +6,15 @@ from collections import Counter
 from collections.abc import Iterable
 
 from headrace.coordinator.records import StoredMember
+from headrace.protocol.codec import decoder
+from headrace.protocol.logs.consumer_protocol import ConsumerProtocolSubscription
+from headrace.protocol.primitives import ProtocolError
+
+CONSUMER_PROTOCOL_TYPE = "consumer"
+VERSION_BYTES = 2
+
+# Version 0 is a prefix of every later version, so later fields need not be known.
+_decode_subscription = decoder(ConsumerProtocolSubscription, 0)
 
 # A member's protocols in its order of preference: name and opaque metadata.
 Protocols = tuple[tuple[str, bytes], ...]
@@ -49,15 +58,15 @@ class Member:
         self.session_timeout_ms = session_timeout_ms
         self.protocols = protocols
         self.assignment = assignment
-        # New until its first join is answered: it does not know its id and cannot send heartbeats.
+        # New until the response to its first join: it cannot send heartbeats without its id.
         self.is_new = is_new
-        # The session ends at `deadline_ms`; the timer that will look at it rings at `alarm_ms`.
-        # A heartbeat moves the deadline only, so that it costs no timer.
+        # The session ends at `deadline_ms`; its timer fires at `alarm_ms` and checks that. A
+        # heartbeat moves only the deadline, so that it costs no timer.
         self.deadline_ms = 0
         self.alarm_ms: int | None = None
 
     def beat(self, monotonic_ms: int) -> None:
-        """Let the session last; a new member's first one is longer and is not cut short."""
+        """Extend the session; a new member's first one is longer and is not shortened."""
         deadline_ms = monotonic_ms + self.session_timeout_ms
         if deadline_ms > self.deadline_ms:
             self.deadline_ms = deadline_ms
@@ -70,7 +79,7 @@ class Member:
         return b""
 
     def stored(self, protocol: str | None, assignment: bytes | None = None) -> StoredMember:
-        """The member as the log keeps it, with another share if one is given."""
+        """The member as it is stored, with another assignment if one is given."""
         return StoredMember(
             self.member_id,
             self.instance_id,
@@ -85,7 +94,7 @@ class Member:
 
 def common_protocols(members: Iterable[Member]) -> set[str]:
     """The names that every member supports."""
-    # Most members of a group support the same.
+    # Most members of a group support the same protocols.
     lists = {tuple([name for name, _ in member.protocols]) for member in members}
     return set.intersection(*map(set, lists)) if lists else set()
 
@@ -93,7 +102,7 @@ def common_protocols(members: Iterable[Member]) -> set[str]:
 def chosen_protocol(members: Iterable[Member]) -> str | None:
     """The protocol with the most votes; each member votes for the first one that all support.
 
-    Of two with the same votes, the one wins that an earlier member voted for.
+    Between equals, the vote of the earlier member wins.
     """
     members = list(members)
     common = common_protocols(members)
@@ -101,3 +110,17 @@ def chosen_protocol(members: Iterable[Member]) -> str | None:
         next(name for name, _ in member.protocols if name in common) for member in members if common
     )
     return max(votes, key=lambda name: votes[name], default=None)
+
+
+def subscribed_topics(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
+    """The topics that any of the members subscribes to; None if one of them cannot be read."""
+    topics: set[str] = set()
+    for data in set(subscriptions):  # most members of a group have the same
+        if len(data) < VERSION_BYTES:
+            return None
+        try:
+            subscription, _ = _decode_subscription(data, VERSION_BYTES, len(data))
+        except ProtocolError:
+            return None
+        topics.update(subscription.topics)
+    return frozenset(topics)

@@ -14,44 +14,44 @@ from headrace.coordinator.states import State
 NO_OFFSETS: Mapping[str, Mapping[int, Commit]] = {}
 NO_PRODUCER_ID = -1
 
-# A commit's template, its offsets, its leader epochs, and when it was made.
+# A commit's template, its offsets, its leader epochs, and its time.
 Folded: TypeAlias = tuple[CommitRecordTemplate, Sequence[int], Sequence[int], int]
 
 
 class Offsets:
-    """Commits by group, topic and partition; `replay` alone changes them."""
+    """Commits by group, topic and partition; changed only by replay."""
 
     def __init__(self) -> None:
         self._commits: dict[str, dict[str, dict[int, Commit]]] = {}
         self._pending: PendingValues[tuple[str, str, int], Commit] = PendingValues()
-        # The last commit of groups that commit the same partitions again and again, folded: most
-        # are overtaken by the next one before anybody asks.
+        # The last commit from a template of each group, not yet applied: most are replaced by the
+        # next one before they are read.
         self._folded: dict[str, Folded] = {}
 
     def get(self, group_id: str, topic: str, partition: int) -> Commit | None:
-        """What was committed for a partition."""
+        """The commit of a partition."""
         return self.of_group(group_id).get(topic, {}).get(partition)
 
     def of_group(self, group_id: str) -> Mapping[str, Mapping[int, Commit]]:
-        """What a group has committed, by topic and partition."""
+        """The commits of a group, by topic and partition."""
         if group_id in self._folded:
             self._unfold(group_id)
         return self._commits.get(group_id, NO_OFFSETS)
 
     def groups(self) -> Iterator[str]:
-        """The groups that have committed anything."""
+        """The groups with committed offsets."""
         for group_id in tuple(self._folded):
             self._unfold(group_id)
         return iter(self._commits)
 
     def has(self, group_id: str, topic: str, partition: int) -> bool:
-        """Whether a partition's offset was committed, in an open transaction too."""
+        """Whether a partition has a committed offset, or a pending one."""
         return self.get(group_id, topic, partition) is not None or self.is_unstable(
             group_id, topic, partition
         )
 
     def places(self, group_id: str) -> set[tuple[str, int]]:
-        """Every topic and partition that a group has committed, in open transactions too."""
+        """Every topic and partition with a committed or pending offset of a group."""
         placed = {
             (topic, partition)
             for topic, commits in self.of_group(group_id).items()
@@ -61,7 +61,7 @@ class Offsets:
         return placed
 
     def holders(self) -> set[str]:
-        """The groups that have committed anything, in open transactions too."""
+        """The groups with committed or pending offsets."""
         return {*self.groups(), *(group_id for group_id, _, _ in self._pending)}
 
     def is_unstable(self, group_id: str, topic: str, partition: int) -> bool:
@@ -73,7 +73,7 @@ class Offsets:
         return bool(self._pending) and any(key[0] == group_id for key in self._pending)
 
     def replay(self, change: OffsetChange, producer_id: int = NO_PRODUCER_ID) -> None:
-        """Take over a record of the log; a producer's id means that it is in a transaction."""
+        """Apply a record of the log; a producer id means that it is part of a transaction."""
         group_id, topic, partition, commit = change
         if commit is not None and producer_id != NO_PRODUCER_ID:
             self._pending.put(producer_id, (group_id, topic, partition), commit)
@@ -107,18 +107,18 @@ class Offsets:
             self._put(group_id, topic, partition, Commit(offset, epoch, metadata, now_ms))
 
     def end_transaction(self, producer_id: int, *, committed: bool) -> set[str]:
-        """Take over a transaction marker of the log; the groups whose offsets it changed."""
+        """Apply a transaction marker of the log; returns the groups whose offsets changed."""
         decided = self._pending.end(producer_id, committed=committed)
         for (group_id, topic, partition), commit in decided.items():
             self._put(group_id, topic, partition, commit)
         return {group_id for group_id, _, _ in decided}
 
     def expired(self, group: Group, now_ms: int, retention_ms: int) -> list[OffsetChange]:
-        """Tombstones for what the group no longer needs.
+        """Tombstones for the expired offsets of a group.
 
-        An empty group's offsets live for `retention_ms` from the time it became empty (KIP-211).
-        A live consumer group's live as long as it subscribes to the topic, and after that, like
-        those of a group that only stores offsets, for `retention_ms` from their commit.
+        An empty group's offsets are kept for `retention_ms` from the time it became empty
+        (KIP-211). A live consumer group's are kept while it subscribes to the topic, and after
+        that, like those of a group that only stores offsets, for `retention_ms` from their commit.
         """
         if group.protocol_type is not None and group.state is State.EMPTY:
             since_ms = group.empty_since_ms

@@ -1,4 +1,4 @@
-"""Which partition of `__consumer_offsets` a group lives in: Kafka's rule, to share its data."""
+"""The partition of `__consumer_offsets` that stores a group, by Kafka's rule."""
 
 from __future__ import annotations
 
@@ -20,5 +20,5 @@ def java_string_hash(text: str) -> int:
 def partition_for(group_id: str, partition_count: int) -> int:
     """The partition that stores a group."""
     value = java_string_hash(group_id)
-    # Java cannot negate the least of its integers; Kafka takes 0 for it.
+    # Java cannot negate its smallest integer; Kafka uses 0 for it.
     return (0 if value == INT32_MIN else abs(value)) % partition_count

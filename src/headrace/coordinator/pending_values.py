@@ -1,4 +1,4 @@
-"""Values written in transactions, held back until the transaction's outcome is known."""
+"""Values written in transactions, pending until the transaction's outcome is known."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ V = TypeVar("V")
 class PendingValues(Generic[K, V]):
     """The last value per key and open transaction, in the order of the log.
 
-    A key may be written outside of and inside several transactions; the value written last wins,
-    whatever order the transactions end in, because that is what compaction would keep.
+    A key may be written inside and outside of several transactions; the value written last wins,
+    in whatever order the transactions end, because compaction would keep that one.
     """
 
     __slots__ = ("_by_producer", "_order")
@@ -33,7 +33,7 @@ class PendingValues(Generic[K, V]):
             yield from values
 
     def held(self) -> Iterator[tuple[int, K, V]]:
-        """Everything that is held back, with its producer, in the order of the log."""
+        """Every pending value, with its producer, in the order of the log."""
         found = [
             (order, producer_id, key, value)
             for producer_id, values in self._by_producer.items()
@@ -43,16 +43,16 @@ class PendingValues(Generic[K, V]):
             yield producer_id, key, value
 
     def put(self, producer_id: int, key: K, value: V) -> None:
-        """Hold a value back until `end` of its producer's transaction."""
+        """Add a value that is pending until its producer's transaction ends."""
         self._order += 1
         self._by_producer.setdefault(producer_id, {})[key] = (self._order, value)
 
     def settle(self, key: K) -> None:
-        """A value was written outside of any transaction: earlier ones have lost."""
+        """Drop earlier pending values: the key was written outside of any transaction."""
         self._drop_before(key, self._order + 1)
 
     def end(self, producer_id: int, *, committed: bool) -> dict[K, V]:
-        """A transaction is over; returns the values that count from now on."""
+        """End a transaction; returns the values that now count."""
         values = self._by_producer.pop(producer_id, {})
         if not committed:
             return {}

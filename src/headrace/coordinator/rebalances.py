@@ -1,7 +1,7 @@
-"""The rounds of a group: members are called to join, one leads, all get their share.
+"""The rebalances of a group: members rejoin, one leads, all get their assignment.
 
-Every function works on one group and adds its effects to a `Result`. Nothing here knows requests;
-`classic.py` does.
+Every function works on one group and adds its effects to a `Result`. Only `classic.py` knows
+requests.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from headrace.protocol.api.sync_group import SyncGroupResponse
 from headrace.protocol.errors import ErrorCode
 
 UNKNOWN_MEMBER = ""
-# When an emptied group could not be stored (a full disk), it is tried again after this long.
+# When an emptied group cannot be stored (a full disk), it is tried again after this long.
 EMPTY_RETRY_MS = 5_000
 
 
@@ -37,12 +37,10 @@ class Rebalances:
     def __init__(self, settings: GroupSettings) -> None:
         self._settings = settings
 
-    # Sessions.
-
     def touch(self, group: Group, member: Member, timeout_ms: int, now: Now, out: Result) -> None:
-        """Let a member's session last for `timeout_ms` from now.
+        """Extend a member's session to `timeout_ms` from now.
 
-        A timer is asked for only if none rings by then: most heartbeats cost no timer.
+        A timer is set only if none fires before that: most heartbeats cost no timer.
         """
         member.deadline_ms = now.monotonic_ms + timeout_ms
         if member.alarm_ms is None or member.alarm_ms > member.deadline_ms:
@@ -50,7 +48,7 @@ class Rebalances:
             out.timers.append(SetTimer(session_key(group, member.member_id), timeout_ms))
 
     def on_session_timer(self, group: Group, member_id: str, now: Now, out: Result) -> None:
-        """A session may have ended: look whether it really has."""
+        """Check whether a session has ended."""
         if member_id in group.pending:
             group.remove(member_id)
             self.complete_if_ready(group, now, out)
@@ -59,8 +57,8 @@ class Rebalances:
         if member is None:
             return
         member.alarm_ms = None
-        # Who waits for us to answer a join or a sync need not send heartbeats meanwhile. A new
-        # member is different: nobody but it can tell whether it is still there.
+        # A member that waits for the response to a join or a sync need not send heartbeats. A new
+        # member is different: only it can show that it is still there.
         waits = not member.is_new and (member_id in group.joins or member_id in group.syncs)
         left_ms = member.deadline_ms - now.monotonic_ms
         if waits:
@@ -69,11 +67,11 @@ class Rebalances:
             self.touch(group, member, left_ms, now, out)
         else:
             self.drop(group, member_id, out)
-            reason = f"member {member_id} was not heard of within its session timeout"
+            reason = f"member {member_id} sent nothing within its session timeout"
             self.rebalance_or_complete(group, Cause.SESSION_TIMEOUT, reason, now, out)
 
     def drop(self, group: Group, member_id: str, out: Result) -> None:
-        """Take a member out; if it waits for an answer, it is told to come again as a new one."""
+        """Remove a member; a request of its that waits gets UNKNOWN_MEMBER_ID."""
         join = group.joins.get(member_id)
         if join is not None:
             out.reply(join, refused_join(ErrorCode.UNKNOWN_MEMBER_ID))
@@ -83,19 +81,17 @@ class Rebalances:
         group.remove(member_id)
         out.timers.append(SetTimer(session_key(group, member_id), None))
 
-    # Joining.
-
     def rebalance_or_complete(
         self, group: Group, cause: Cause, reason: str, now: Now, out: Result
     ) -> None:
-        """The group changed: call everybody to join, or see whether the joining is over now."""
+        """Start a rebalance after a change, or check whether the current join phase is over."""
         if group.state is State.PREPARING:
             self.complete_if_ready(group, now, out)
         else:
             self.prepare(group, cause, reason, now, out)
 
     def prepare(self, group: Group, cause: Cause, reason: str, now: Now, out: Result) -> None:
-        """Call all members to join again."""
+        """Start a rebalance: all members must rejoin."""
         for token in group.syncs.values():
             out.reply(token, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
         group.syncs.clear()
@@ -106,7 +102,7 @@ class Rebalances:
         group.is_initial = group.state is State.EMPTY
         group.move(Event.REBALANCE)
         if group.is_initial:
-            # The first member of an empty group is seldom the last: give the others some time.
+            # The first member of an empty group is seldom the only one: give the others some time.
             delay_ms = self._settings.initial_rebalance_delay_ms
             group.newcomer = False
             group.initial_delay_ms = delay_ms
@@ -118,12 +114,12 @@ class Rebalances:
             out.timers.append(SetTimer(join_key(group), group.rebalance_timeout_ms))
 
     def complete_if_ready(self, group: Group, now: Now, out: Result) -> None:
-        """End the joining if all are here; an empty group's first one ends by its timer only."""
+        """End the join phase if all have joined; that of an empty group ends only by its timer."""
         if group.state is State.PREPARING and not group.is_initial and group.all_joined:
             self.complete(group, now, out)
 
     def on_join_timer(self, group: Group, now: Now, out: Result) -> None:
-        """The time for joining is up, unless more members of an empty group have just come."""
+        """End the join phase by its timer, unless an empty group still gets new members."""
         if group.state is not State.PREPARING:
             return
         if group.is_initial and group.newcomer and group.initial_left_ms > 0:
@@ -136,7 +132,7 @@ class Rebalances:
             self.complete(group, now, out)
 
     def complete(self, group: Group, now: Now, out: Result) -> None:
-        """End the joining: who has not come is out, unless it is a static member."""
+        """End the join phase: dynamic members that have not rejoined are removed."""
         for member_id, member in list(group.members.items()):
             if member_id not in group.joins and member.instance_id is None:
                 self.drop(group, member_id, out)
@@ -145,7 +141,7 @@ class Rebalances:
             out.timers.append(SetTimer(join_key(group), EMPTY_RETRY_MS))
             return
         if not self._elect(group):
-            # Only static members are left and none of them came: their sessions will decide.
+            # Only static members are left and none has rejoined: their sessions decide.
             out.timers.append(SetTimer(join_key(group), group.rebalance_timeout_ms))
             return
         out.timers.append(SetTimer(join_key(group), None))
@@ -162,7 +158,7 @@ class Rebalances:
         )
 
     def _elect(self, group: Group) -> bool:
-        """Make sure that a member leads who is here to do it."""
+        """Make sure that the leader is a member that has joined."""
         if group.leader not in group.joins:
             here = next(
                 (member_id for member_id in group.members if member_id in group.joins), None
@@ -172,37 +168,35 @@ class Rebalances:
             group.leader = here
         return True
 
-    # Sharing out.
-
     def synced(self, group: Group, member_id: str, out: Result) -> None:
-        """A member has asked for its share."""
+        """Note that a member has asked for its assignment."""
         group.unsynced.discard(member_id)
         if not group.unsynced:
             out.timers.append(SetTimer(TimerKey(TimerKind.SYNC, group.group_id), None))
 
     def on_sync_timer(self, group: Group, now: Now, out: Result) -> None:
-        """Members that joined but never asked for their share are out."""
+        """Remove members that joined but never asked for their assignment."""
         if group.state not in (State.COMPLETING, State.STABLE) or not group.unsynced:
             return
         late = sorted(group.unsynced)
         for member_id in late:
             self.drop(group, member_id, out)
-        reason = f"members {', '.join(late)} did not ask for their shares"
+        reason = f"members {', '.join(late)} did not ask for their assignments"
         self.prepare(group, Cause.SYNC_TIMEOUT, reason, now, out)
 
 
 def session_key(group: Group, member_id: str) -> TimerKey:
-    """The name of a member's session timer."""
+    """The key of a member's session timer."""
     return TimerKey(TimerKind.SESSION, group.group_id, member_id)
 
 
 def join_key(group: Group) -> TimerKey:
-    """The name of the timer that ends the joining."""
+    """The key of the timer that ends the join phase."""
     return TimerKey(TimerKind.JOIN, group.group_id)
 
 
 def joined(group: Group, member_id: str) -> JoinGroupResponse:
-    """What a member of the current generation is told; its leader learns of the others too."""
+    """The response to a member's join; the leader's lists the members."""
     return JoinGroupResponse(
         generation_id=group.generation,
         protocol_type=group.protocol_type,
@@ -214,7 +208,7 @@ def joined(group: Group, member_id: str) -> JoinGroupResponse:
 
 
 def roster(members: Iterable[Member], protocol: str | None) -> list[JoinGroupResponseMember]:
-    """The members with their metadata, for the leader to share out."""
+    """The members with their metadata, for the leader's assignment."""
     return [
         JoinGroupResponseMember(
             member_id=member.member_id,
@@ -226,5 +220,5 @@ def roster(members: Iterable[Member], protocol: str | None) -> list[JoinGroupRes
 
 
 def refused_join(error: ErrorCode, member_id: str = UNKNOWN_MEMBER) -> JoinGroupResponse:
-    """A join that led to nothing."""
+    """The response to a join that failed."""
     return JoinGroupResponse(error_code=error, member_id=member_id)

@@ -1,7 +1,7 @@
-"""What a group coordinator stores, and its form in `__consumer_offsets`: Kafka's own.
+"""What a group coordinator stores, in Kafka's format of `__consumer_offsets`.
 
-Inside the coordinator a stored fact is a `Change`; `encode` and `decode` are the only places that
-know its bytes. A change without a value is a tombstone.
+Inside the coordinator a stored fact is a `Change`; only `encode` and `decode` know its bytes. A
+change without a value is a tombstone.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from headrace.protocol.logs.consumer_offsets import (
     OffsetCommitValue,
 )
 
-# What a key opens with says what the record is about.
+# The version of a key says what the record is about.
 OFFSET_KEYS = (0, 1)
 GROUP_KEY = 2
 # Kafka's newest non-flexible versions: what every broker since 2.1 and 2.3 can read.
 OFFSET_VALUE_VERSION = 3
 GROUP_VALUE_VERSION = 3
-# Only version 1 has room for a retention that the client itself asked for (OffsetCommit v2-4).
+# Only version 1 has a retention that the client itself asked for (OffsetCommit v2-4).
 OFFSET_VALUE_VERSION_WITH_EXPIRY = 1
 
 NO_TIMESTAMP = -1
@@ -59,7 +59,7 @@ class StoredMember(NamedTuple):
 
 
 class Generation(NamedTuple):
-    """One generation of a group with its shares; without members, the group is empty."""
+    """One generation of a group with its assignments; without members, the group is empty."""
 
     generation: int
     protocol_type: str
@@ -99,7 +99,7 @@ def encode(change: Change) -> tuple[bytes, bytes | None]:
 
 
 def decode(key: bytes, value: bytes | None) -> Change | None:
-    """The change that a record means; None for kinds of records that are not known here."""
+    """The change that a record means; None for unknown kinds of records."""
     kind = read_prefix(key)
     if kind in OFFSET_KEYS:
         offset_key = read_key(OffsetCommitKey, key)
@@ -180,7 +180,7 @@ def _decode_generation(data: bytes) -> Generation:
                 member.group_instance_id,
                 member.client_id,
                 member.client_host,
-                # Version 0 knew one timeout only.
+                # Version 0 has one timeout only.
                 member.session_timeout
                 if member.rebalance_timeout < 0
                 else member.rebalance_timeout,

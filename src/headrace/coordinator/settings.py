@@ -1,11 +1,11 @@
-"""The settings that group coordination obeys."""
+"""The settings of group coordination."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-# A new member does not know its id before the join is answered and so cannot send heartbeats;
-# this long it may wait for the answer before it counts as gone.
+# A new member does not know its id before the response to its join, so it cannot send heartbeats;
+# it may wait this long before it counts as gone.
 NEW_MEMBER_TIMEOUT_MS = 5 * 60 * 1000
 
 

@@ -3,22 +3,24 @@
 The code moves a group only by looking an event up in `TRANSITIONS`; tests enumerate the table and
 the docs draw it. Two kinds of events exist, and the difference is what makes recovery simple:
 
-- *soft* events change what only lives in memory: who has come to the current round. A crash
-  forgets the round, members notice (their heartbeats are refused) and start a new one;
+- *soft* events change only memory: which members have joined the current rebalance. A crash
+  forgets the rebalance; members notice (their heartbeats are refused) and start a new one;
 - *stored* events happen only while a record is replayed, never before it is in the log.
 """
 
 from __future__ import annotations
 
 from enum import Enum
+from functools import partial
 
+from headrace.coordinator.transitions import next_state
 from headrace.protocol.errors import ErrorCode
 
 
 class State(Enum):
-    """Where a group is in the round of joining and sharing out; values are Kafka's names."""
+    """The state of a group; values are Kafka's names."""
 
-    EMPTY = "Empty"  # no members; lives on for its offsets
+    EMPTY = "Empty"  # no members; kept for its offsets
     PREPARING = "PreparingRebalance"  # waits for members to join
     COMPLETING = "CompletingRebalance"  # waits for the leader's assignment
     STABLE = "Stable"  # every member has its assignment
@@ -50,37 +52,28 @@ TRANSITIONS: dict[tuple[State, Event], State] = {
     (State.COMPLETING, Event.ASSIGNED): State.STABLE,
     (State.COMPLETING, Event.UNLOADED): State.DEAD,
     (State.STABLE, Event.REBALANCE): State.PREPARING,
-    # A static member came back under a new id: the same shares, stored again (KIP-345).
+    # A static member returned under a new id: the same assignments, stored again (KIP-345).
     (State.STABLE, Event.ASSIGNED): State.STABLE,
     (State.STABLE, Event.UNLOADED): State.DEAD,
 }
 
-# What a valid member of the current generation is told, by the state of its group.
+# The error for a heartbeat of a valid member, by the state of its group.
 HEARTBEAT_ANSWERS: dict[State, ErrorCode] = {
     State.EMPTY: ErrorCode.UNKNOWN_MEMBER_ID,
     State.PREPARING: ErrorCode.REBALANCE_IN_PROGRESS,
-    # A member may beat between its JoinGroup and its SyncGroup; that is no reason to rejoin.
+    # A member may send a heartbeat between JoinGroup and SyncGroup; that is no reason to rejoin.
     State.COMPLETING: ErrorCode.NONE,
     State.STABLE: ErrorCode.NONE,
     State.DEAD: ErrorCode.COORDINATOR_NOT_AVAILABLE,
 }
 COMMIT_ANSWERS: dict[State, ErrorCode] = {
     State.EMPTY: ErrorCode.NONE,
-    # The previous generation may still commit what it has done before it gives it up.
+    # The previous generation may still commit its work before it gives up its partitions.
     State.PREPARING: ErrorCode.NONE,
     State.COMPLETING: ErrorCode.REBALANCE_IN_PROGRESS,
     State.STABLE: ErrorCode.NONE,
     State.DEAD: ErrorCode.COORDINATOR_NOT_AVAILABLE,
 }
 
-
-class IllegalTransition(Exception):
-    """An event that the table does not know in that state: a bug, never a client's fault."""
-
-
-def moved(state: State, event: Event) -> State:
-    """The state after `event`."""
-    try:
-        return TRANSITIONS[state, event]
-    except KeyError:
-        raise IllegalTransition(f"{event.name} in state {state.value}") from None
+# The state after an event.
+moved = partial(next_state, TRANSITIONS)

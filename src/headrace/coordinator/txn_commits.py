@@ -1,6 +1,6 @@
 """Offsets committed in a transaction: TxnOffsetCommit, pending until the transaction's marker.
 
-Whether the transaction may write is not asked here; its coordinator has been asked.
+The transaction's coordinator has checked before that the transaction may write.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from headrace.protocol.errors import ErrorCode
 def commit_in_transaction(
     groups: dict[str, Group], settings: GroupSettings, request: TxnOffsetCommitRequest, call: Call
 ) -> Result:
-    """Store offsets that count once the transaction commits; others are named in the answer."""
+    """Store offsets that count once the transaction commits; the response names refused ones."""
     out = Result(producer=ProducerEpoch(request.producer_id, request.producer_epoch))
     group = groups.get(request.group_id)
     error = check_txn_commit(group, request)
     if error:
         return out.reply(call.token, refused_txn_commit(request, error))
     if group is not None and request.member_id in group.members:
-        # Who commits is alive.
+        # A commit extends the session, as a heartbeat does.
         group.members[request.member_id].beat(call.now.monotonic_ms)
     topics = []
     for topic in request.topics:
@@ -60,11 +60,11 @@ def commit_in_transaction(
 
 
 def check_txn_commit(group: Group | None, request: TxnOffsetCommitRequest) -> ErrorCode:
-    """Whether a group takes this commit.
+    """Whether a group accepts this commit.
 
-    Producers older than v3 say nothing of their member and generation (KIP-447): they are not
-    asked, be the group empty or not. A rebalance does not refuse them either: the transaction
-    itself fences who has lost its partitions.
+    Before v3 the request has no member and generation (KIP-447), so they are not checked, whether
+    the group is empty or not. A rebalance does not refuse it either: the transaction itself fences
+    a producer that has lost its partitions.
     """
     generation = request.generation_id_or_member_epoch
     named = bool(request.member_id) or request.group_instance_id is not None

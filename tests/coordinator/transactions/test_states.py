@@ -12,10 +12,10 @@ from headrace.coordinator.transactions.states import (
     SETTLING,
     TRANSITIONS,
     Event,
-    IllegalTransition,
     State,
     moved,
 )
+from headrace.coordinator.transitions import IllegalTransition
 
 # Kafka's rule: the states from which a state may be entered. It also lets a fenced transaction
 # pass through PrepareEpochFence in memory, which is one step here.

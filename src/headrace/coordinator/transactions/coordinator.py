@@ -1,16 +1,15 @@
 """The transactional ids of one partition of `__transaction_state`: requests in, effects out.
 
-The coordinator is pure. Its state is a function of the log: `replay` is the only way it changes,
-while serving as well as after a restart.
+The coordinator is pure. Its state is a function of the log: only `replay` changes it,
+while serving and after a restart.
 
 **When a partition counts as added.** `add` may be answered, and records of the transaction be
 written to the partition, once its record is *appended*; only what the client takes for a promise
 (an acknowledged produce, committed offsets, an ended transaction) waits until the record is
 durable, too. So a power loss can leave records in a partition that no transaction here lists as
-open. Those are nobody's: whoever starts a node aborts them (see `open_in`), under a newer epoch,
-so that the producer cannot take a repeated batch for one that counts. The reverse never happens: a
-transaction is over here only after a marker behind its records is durable in every partition that
-it lists.
+open. At its start a node aborts them (see `open_in`), under a newer epoch, so that the producer
+cannot take a repeated batch for one that counts. The reverse never happens: a transaction ends here
+only after a marker is durable in every partition that it lists.
 """
 
 from __future__ import annotations
@@ -45,17 +44,17 @@ from headrace.protocol.errors import ErrorCode
 from headrace.protocol.partitions import TopicPartition
 
 EPOCH_MAX = 2**15 - 1
-# The `transaction.version` from which on every end of a transaction raises the epoch (KIP-890).
+# From this `transaction.version` every end of a transaction raises the epoch (KIP-890).
 BUMPING_VERSION = 2
-# An id is asked for this many epochs early: a request that waits its turn may need it then.
+# A new id is requested this many epochs early: a request that waits may need it later.
 SPARE_EPOCHS = 8
 
 
 class TransactionCoordinator:
     """All transactional ids of one partition.
 
-    What the methods return must be carried out in the order of `effects`, each result's records
-    replayed before the next request to the same transactional id.
+    Results must be carried out in the order of `effects`, each result's records replayed before
+    the next request to the same transactional id.
     """
 
     def __init__(self, settings: TransactionSettings) -> None:
@@ -65,10 +64,8 @@ class TransactionCoordinator:
         # still ongoing by then.
         self._deadlines_ms: dict[str, int] = {}
 
-    # The log.
-
     def replay(self, change: TransactionChange) -> None:
-        """Take over one record that is in the log."""
+        """Apply one record of the log."""
         if change.transaction is None:
             self.transactions.pop(change.transactional_id, None)
             self._deadlines_ms.pop(change.transactional_id, None)
@@ -76,13 +73,13 @@ class TransactionCoordinator:
             self.transactions[change.transactional_id] = change.transaction
 
     def resume(self, now: Now) -> Result:
-        """Begin to serve what was replayed: decided transactions are brought to their end."""
+        """Start serving after replay: decided transactions are ended."""
         out = Result()
         for transactional_id, known in self.transactions.items():
             if known.state in SETTLING:
                 out.endings.append(_ending(transactional_id, known))
             elif known.state is State.ONGOING:
-                # How long the node was away only the wall clock knows; it may have been set since.
+                # Only the wall clock knows how long the node was down; it may have been set since.
                 elapsed_ms = min(max(now.wall_ms - known.start_ms, 0), known.timeout_ms)
                 self._start_clock(transactional_id, known.timeout_ms - elapsed_ms, now, out)
         return out
@@ -101,15 +98,13 @@ class TransactionCoordinator:
                 for epoch in epochs:
                     yield partition, Producer(known.producer_id, epoch)
 
-    # Requests.
-
     def is_settling(self, transactional_id: str) -> bool:
-        """Whether a decided transaction has markers left to write: others have to wait."""
+        """Whether a decided transaction has markers left to write; other requests must wait."""
         known = self.transactions.get(transactional_id)
         return known is not None and known.state in SETTLING
 
     def needs_producer_id(self, transactional_id: str) -> bool:
-        """Whether `init` or `end` may have to give out a new producer id."""
+        """Whether `init` or `end` may need a new producer id."""
         known = self.transactions.get(transactional_id)
         return known is None or known.producer_epoch >= EPOCH_MAX - SPARE_EPOCHS
 
@@ -123,8 +118,8 @@ class TransactionCoordinator:
     ) -> Result:
         """Give a producer its id and an epoch that fences all before it.
 
-        A transaction that is still open is aborted first: CONCURRENT_TRANSACTIONS asks to come
-        back when that is done. `expected` is who the client thinks it is (KIP-360).
+        A transaction that is still open is aborted first: CONCURRENT_TRANSACTIONS asks the client
+        to retry when that is done. `expected` is the id and epoch that the client has (KIP-360).
         """
         if not transactional_id:
             return Result(ErrorCode.INVALID_REQUEST)
@@ -139,14 +134,14 @@ class TransactionCoordinator:
             return Result(ErrorCode.CONCURRENT_TRANSACTIONS)
         if known.state is State.ONGOING:
             out = Result(ErrorCode.CONCURRENT_TRANSACTIONS)
-            # The same client may come back for what it asked for; everybody else is fenced.
+            # The same client may repeat its request; every other one is fenced.
             last_epoch = NO_PRODUCER_EPOCH if expected is None else known.producer_epoch
             self._fence(transactional_id, known, last_epoch, now, out)
             return out
         producer_id, epoch = known.producer_id, known.producer_epoch
         last_epoch = NO_PRODUCER_EPOCH if expected is None else epoch
         if expected is not None and expected.epoch == known.last_producer_epoch:
-            last_epoch = expected.epoch  # asked before, and answered: the same answer again
+            last_epoch = expected.epoch  # a repeated request gets the same answer
         elif epoch >= EPOCH_MAX - 1:
             if new_producer_id == NO_PRODUCER_ID:
                 return Result(ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -177,7 +172,7 @@ class TransactionCoordinator:
         client_version: int,
         now: Now,
     ) -> Result:
-        """Let partitions join the transaction, which begins with the first of them."""
+        """Add partitions to the transaction, which starts with the first of them."""
         error = self._check(transactional_id, producer)
         if error:
             return self._refused(transactional_id, error)
@@ -216,7 +211,7 @@ class TransactionCoordinator:
     def verified(
         self, transactional_id: str, producer: Producer, partition: TopicPartition
     ) -> Result:
-        """The same as a step, for whoever can wait for an earlier transaction to be over."""
+        """`verify` as a step, for a request that can wait for an earlier transaction to end."""
         return self._refused(transactional_id, self.verify(transactional_id, producer, partition))
 
     def end(
@@ -228,7 +223,7 @@ class TransactionCoordinator:
         new_producer_id: int,
         now: Now,
     ) -> Result:
-        """Commit or abort; what is decided here is final once the record is durable."""
+        """Commit or abort; the decision is final once its record is durable."""
         if not transactional_id:
             return Result(ErrorCode.INVALID_REQUEST)
         known = self.transactions.get(transactional_id)
@@ -246,7 +241,7 @@ class TransactionCoordinator:
                 if committed is not _is_commit(state):
                     return Result(ErrorCode.INVALID_TXN_STATE)
                 if known.producer_epoch == EPOCH_MAX and state in _ENDED:
-                    return self._fenced(transactional_id)  # no epoch is left to go on with
+                    return self._fenced(transactional_id)  # no epoch is left
             if state in SETTLING:
                 return Result(ErrorCode.CONCURRENT_TRANSACTIONS)
             return Result(producer=Producer(known.producer_id, known.producer_epoch))
@@ -275,12 +270,12 @@ class TransactionCoordinator:
         return out
 
     def settled(self, ending: Ending, now: Now) -> Result:
-        """Every marker of an ending is durable: the transaction is over."""
+        """End a transaction: every marker is durable."""
         known = self.transactions.get(ending.transactional_id)
         if known is None or known.state not in SETTLING:
-            return Result()  # told twice
+            return Result()  # called twice
         if _ending(ending.transactional_id, known) != ending:
-            return Result()  # told late
+            return Result()  # called late
         producer_id, epoch = _after(known)
         complete = known._replace(
             producer_id=producer_id,
@@ -293,10 +288,8 @@ class TransactionCoordinator:
         )
         return Result(records=[TransactionChange(ending.transactional_id, complete)])
 
-    # Time.
-
     def on_timer(self, transactional_id: str, now: Now) -> Result:
-        """A timer rang; what it was set for may have been settled since."""
+        """Handle a timer; its reason may be gone by now."""
         out = Result()
         known = self.transactions.get(transactional_id)
         if known is None or known.state is not State.ONGOING:
@@ -310,7 +303,7 @@ class TransactionCoordinator:
         return out
 
     def expire(self, now: Now) -> Iterator[Result]:
-        """Forget the ids that nobody has used for long; one with an open transaction never."""
+        """Remove ids that were unused for long, except those with an open transaction."""
         oldest_ms = now.wall_ms - self._settings.id_expiration_ms
         for transactional_id, known in list(self.transactions.items()):
             if known.state in IDLE and known.last_update_ms <= oldest_ms:
@@ -319,8 +312,6 @@ class TransactionCoordinator:
                     records=[TransactionChange(transactional_id, None)],
                     notes=[(transactional_id, Note.EXPIRED)],
                 )
-
-    # Steps.
 
     def _init_new(
         self, transactional_id: str, timeout_ms: int, new_producer_id: int, now: Now
@@ -351,7 +342,7 @@ class TransactionCoordinator:
     ) -> None:
         """Abort an ongoing transaction under an epoch that its producer does not have.
 
-        One of a newer client that asks to abort is told that epoch and may go on with it.
+        A newer client that asks to abort gets that epoch and may continue with it.
         """
         aborted = known._replace(
             producer_epoch=known.producer_epoch + 1,
@@ -415,14 +406,14 @@ def _has_own_epoch(known: Transaction) -> bool:
 
 
 def _after(known: Transaction) -> tuple[int, int]:
-    """The producer id and epoch that the client goes on with after a decided transaction."""
+    """The producer id and epoch for the client's next transaction."""
     if known.next_producer_id != NO_PRODUCER_ID:
         return known.next_producer_id, 0
     return known.producer_id, known.producer_epoch
 
 
 def _check_producer(producer: Producer, known: Transaction) -> ErrorCode:
-    """Whether the client is who the coordinator thinks it is."""
+    """Whether the client has the producer id and epoch that the coordinator expects."""
     if known.next_producer_id != NO_PRODUCER_ID and producer == _after(known):
         return ErrorCode.NONE
     if producer.id != known.producer_id:
@@ -433,7 +424,7 @@ def _check_producer(producer: Producer, known: Transaction) -> ErrorCode:
 
 
 def _may_go_on(expected: Producer, known: Transaction) -> bool:
-    """Whether an InitProducerId comes from the present producer, or repeats what it asked."""
+    """Whether an InitProducerId comes from the current producer, or repeats its request."""
     if expected.id == known.producer_id:
         return expected.epoch in (known.producer_epoch, known.last_producer_epoch)
     return expected.id == known.previous_producer_id and (
@@ -442,7 +433,7 @@ def _may_go_on(expected: Producer, known: Transaction) -> bool:
 
 
 def _is_repeated_end(producer: Producer, known: Transaction) -> bool:
-    """Whether an EndTxn was carried out before and raised the epoch (KIP-890)."""
+    """Whether an EndTxn repeats one that already raised the epoch (KIP-890)."""
     if known.client_version < BUMPING_VERSION or known.state not in SETTLING | _ENDED:
         return False
     if producer.id == known.producer_id:

@@ -38,8 +38,8 @@ def listed(
 ) -> Iterable[list_transactions.TransactionState]:
     """The transactional ids that pass the filters; an empty filter lets everything pass.
 
-    With a duration, those whose transaction began longer ago than that; one that never began
-    counts as very old, as it does in Kafka.
+    With a duration, those whose transaction started longer ago; one that never started counts as
+    very old, as in Kafka.
     """
     for transactional_id, known in transactions.items():
         if producer_ids and known.producer_id not in producer_ids:
@@ -56,9 +56,9 @@ def listed(
 
 
 def matching(pattern: str, transactional_ids: list[str]) -> list[str]:
-    """The ids that match a pattern as a whole; raises ValueError for what is none.
+    """The ids that match a pattern as a whole; raises ValueError for an invalid pattern.
 
-    A pattern may take for ever to match: a worker's work.
+    Matching may take forever, so it runs in a worker process.
     """
     try:
         expression = re.compile(pattern)

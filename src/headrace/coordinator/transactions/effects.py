@@ -1,11 +1,11 @@
-"""What a step of the transaction coordinator brings about.
+"""The effects of a step of the transaction coordinator.
 
 The rule of order: `records` are appended, then replayed; only when they are durable is the answer
 sent (but for added partitions, see `coordinator`), and only then are the markers of `endings`
 written. When every marker of an ending is durable, `settled` is called; if the ending has no epoch
-of its own, its records must be durable before a later transaction writes anything. `timers` are set
+of its own, its records must be durable before a later transaction writes. `timers` are set
 when the records are appended: if they cannot be, nothing has changed, and an ongoing transaction
-keeps its timer. A timer is only ever a reason to look again.
+keeps its timer. A timer is only a reason to check again.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ class Ending(NamedTuple):
     producer: Producer
     committed: bool
     partitions: frozenset[TopicPartition]
-    # Whether every transaction of this producer has an epoch of its own (KIP-890). Then a partition
-    # that knows the epoch of the marker has had it, and what is open there belongs to a later
-    # transaction. Without it, that must not come to be before this one is known to be over.
+    # Whether every transaction of this producer has its own epoch (KIP-890). Then a partition that
+    # knows the epoch of the marker already has the marker, and an open transaction there is a later
+    # one. Without it, a later one must not start before this one is known to have ended.
     has_own_epoch: bool
 
 
 class SetTimer(NamedTuple):
-    """Set (or, with no delay, call off) the one timer of a transactional id."""
+    """Set the one timer of a transactional id, or (no delay) cancel it."""
 
     transactional_id: str
     delay_ms: int | None
@@ -65,10 +65,10 @@ class Note(Enum):
 
 @dataclass(slots=True)
 class Result:
-    """All effects of one step, and the answer to whoever asked for it."""
+    """All effects of one step, and the answer to its request."""
 
     error: ErrorCode = ErrorCode.NONE
-    # Whom the client is from now on; only InitProducerId and EndTxn say.
+    # The client's producer id and epoch from now on; only InitProducerId and EndTxn set them.
     producer: Producer = NO_PRODUCER
     records: list[TransactionChange] = field(default_factory=list)
     endings: list[Ending] = field(default_factory=list)

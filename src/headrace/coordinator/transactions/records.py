@@ -1,4 +1,4 @@
-"""What a transaction coordinator stores, and its form in `__transaction_state`: Kafka's own.
+"""What a transaction coordinator stores, in Kafka's format of `__transaction_state`.
 
 A record holds all that is known of a transactional id; one without a value is a tombstone.
 """
@@ -24,7 +24,7 @@ from headrace.protocol.partitions import TopicPartition
 from headrace.protocol.primitives import ProtocolError
 
 TRANSACTION_KEY = 0
-# Flexible, as Kafka writes it from `transaction.version` 1 on.
+# Flexible, as Kafka writes it from `transaction.version` 1.
 VALUE_VERSION = 1
 
 NO_PRODUCER_ID = -1
@@ -43,13 +43,12 @@ class Transaction(NamedTuple):
     start_ms: int
     last_update_ms: int
     previous_producer_id: int = NO_PRODUCER_ID
-    # The id that the producer goes on with once this transaction is over, when its epochs are
-    # used up; else none.
+    # The producer's id after this transaction, if its epochs are used up.
     next_producer_id: int = NO_PRODUCER_ID
     # The `transaction.version` of the client that wrote last.
     client_version: int = 0
     # The epoch before an InitProducerId that raised it, so that a repeated request gets the same
-    # answer (KIP-360). Kafka's record has no place for it: a restart forgets it.
+    # answer (KIP-360). Kafka's record has no field for it: a restart forgets it.
     last_producer_epoch: int = NO_PRODUCER_EPOCH
 
 
@@ -67,7 +66,7 @@ def encode(change: TransactionChange) -> tuple[bytes, bytes | None]:
 
 
 def decode(key: bytes, value: bytes | None) -> TransactionChange | None:
-    """The change that a record means; None for kinds of records that are not known here."""
+    """The change that a record means; None for unknown kinds of records."""
     if read_prefix(key) != TRANSACTION_KEY:
         return None
     transactional_id = read_key(TransactionLogKey, key).transactional_id

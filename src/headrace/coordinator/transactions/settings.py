@@ -1,4 +1,4 @@
-"""The settings that transaction coordination obeys."""
+"""The settings of transaction coordination."""
 
 from __future__ import annotations
 

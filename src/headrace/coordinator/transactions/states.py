@@ -1,18 +1,21 @@
 """The states of a transaction and every way from one to another, as one table.
 
-Each move is one record in `__transaction_state`, made while the record is replayed; nothing of it
-lives in memory alone, so a restart finds every transaction where it was. The decision is made when
-a `Prepare` state is durable; what follows it (markers, then a `Complete` state) may be repeated
-any number of times and comes to the same.
+Each transition is one record in `__transaction_state`, made while the record is replayed; none is
+only in memory, so a restart finds every transaction in its state. The decision is final when a
+`Prepare` state is durable; what follows (markers, then a `Complete` state) may be repeated any
+number of times with the same result.
 """
 
 from __future__ import annotations
 
 from enum import Enum
+from functools import partial
+
+from headrace.coordinator.transitions import next_state
 
 
 class State(Enum):
-    """Where a transactional id is; values are Kafka's names, in the order of its ids."""
+    """The state of a transactional id; values are Kafka's names, in the order of its ids."""
 
     EMPTY = "Empty"  # a producer is known, nothing is written
     ONGOING = "Ongoing"  # partitions are being written to
@@ -21,8 +24,8 @@ class State(Enum):
     COMPLETE_COMMIT = "CompleteCommit"  # over; the next transaction may begin
     COMPLETE_ABORT = "CompleteAbort"
     DEAD = "Dead"  # expired and forgotten
-    # Kafka passes through it in memory when it fences; here that is one step, so nothing is ever
-    # in this state, but the name is one that tools may ask for.
+    # Kafka uses it in memory while it fences; here that is one step, so no id is ever in this
+    # state, but tools may ask for its name.
     PREPARE_EPOCH_FENCE = "PrepareEpochFence"
 
     @property
@@ -67,21 +70,12 @@ TRANSITIONS: dict[tuple[State, Event], State] = {
     (State.COMPLETE_ABORT, Event.EXPIRE): State.DEAD,
 }
 
-# Decided and not yet over: every other request has to wait.
+# Decided and not yet complete: every other request must wait.
 SETTLING = frozenset({State.PREPARE_COMMIT, State.PREPARE_ABORT})
-# Records of the transaction may be in the partitions without a marker behind them.
+# Records of the transaction may be in the partitions without a marker after them.
 OPEN = frozenset({State.ONGOING, *SETTLING})
-# May be forgotten when nobody uses the id.
+# May be removed when the id is unused.
 IDLE = frozenset({State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT})
 
-
-class IllegalTransition(Exception):
-    """An event that the table does not know in that state: a bug, never a client's fault."""
-
-
-def moved(state: State, event: Event) -> State:
-    """The state after `event`."""
-    try:
-        return TRANSITIONS[state, event]
-    except KeyError:
-        raise IllegalTransition(f"{event.name} in state {state.value}") from None
+# The state after an event.
+moved = partial(next_state, TRANSITIONS)
