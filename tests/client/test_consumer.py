@@ -129,7 +129,7 @@ def test_a_partition_that_went_while_it_was_paused_is_read_when_it_comes_again(
     kafka: Kafka,
 ) -> None:
     topic = kafka.topic("roused", 2)
-    settings = {**kafka.quiet, **EARLIEST, "partition.assignment.strategy": "range"}
+    settings = {**kafka.quiet, **EARLIEST, **LIVELY, "partition.assignment.strategy": "range"}
     with Consumer(settings, group=f"g-{topic}") as first:
         join(first, topic, 2)
         first.pause([(topic, 0), (topic, 1)])

@@ -24,6 +24,8 @@ def names_in(config: Mapping[str, Any], topic: str) -> set[str]:
 
     consumer = Consumer(
         {
+            # The end of a partition is known when a fetch has waited this long.
+            "fetch.wait.max.ms": 10,
             **config,
             "group.id": "headrace-large-scan",
             "enable.auto.commit": False,

@@ -15,6 +15,8 @@ from headrace.ledger.records import partition_of
 from headrace.ledger.state_partition import StatePartition
 from headrace.ledger.topics import ServiceTopics
 
+# The end of a partition is known when a fetch has waited this long.
+AT_END = {"fetch.wait.max.ms": 10}
 BATCH_RECORDS = 5_000
 POLL_SECONDS = 0.1
 # Give up when no record has come for this long.
@@ -41,7 +43,7 @@ def read_entries(
 
 def _read(settings: Mapping[str, Any], topic: str, state: StatePartition, id: str | None) -> None:
     # A consumer needs a group's name, but never joins this group.
-    reader = consumer(settings, f"{topic}-look")
+    reader = consumer({**AT_END, **settings}, f"{topic}-look")
     try:
         found = reader.list_topics(timeout=METADATA_SECONDS).topics.get(topic)
         if found is None:

@@ -24,6 +24,8 @@ from headrace.ledger.half.service import HalfStatus, half_service, half_statuses
 from headrace.telemetry.alarms import Alarm, Alarms
 from headrace.testing import BrokerThread
 
+# Members hear of a rebalance by their heartbeats.
+LIVELY = {"heartbeat.interval.ms": 200}
 QUICK = HalfLimits(first_check_ms=1_000, check_every_ms=500, checks_max=3)
 
 _numbers = itertools.count(1)
@@ -49,7 +51,7 @@ class HalfKafka:
         return name
 
     def app(self, store: str | None = None) -> App:
-        settings = {"log_level": 0, "session.timeout.ms": 6_000}
+        settings = {"log_level": 0, "session.timeout.ms": 6_000, **LIVELY}
         return App(self.bootstrap, store, settings=settings)
 
     def say(self, kind: str, id: str, value: bytes = b"payload", **more: str) -> None:
@@ -110,7 +112,7 @@ def half_kafka(request: pytest.FixtureRequest) -> Iterator[HalfKafka]:
         kafka = HalfKafka(bootstrap, {"bootstrap.servers": bootstrap, "log_level": 0})
         alarms = Alarms()
         alarms.add(kafka.alarms.append)
-        service = half_service(kafka.settings, alarms=alarms, limits=QUICK)
+        service = half_service({**kafka.settings, **LIVELY}, alarms=alarms, limits=QUICK)
         service.start()
         stack.callback(service.stop)
         assert service.wait_ready(WAIT_SECONDS)

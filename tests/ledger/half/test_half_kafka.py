@@ -18,7 +18,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 from tests.handlers.running import read_all
-from tests.ledger.half.conftest import QUICK, HalfKafka
+from tests.ledger.half.conftest import LIVELY, QUICK, HalfKafka
 from tests.waiting import WAIT_SECONDS, wait_until
 
 from headrace import cli
@@ -230,7 +230,7 @@ def test_half_and_delay_together(half_kafka: HalfKafka) -> None:
 def test_instances_share_and_take_over(half_kafka: HalfKafka) -> None:
     topic = half_kafka.topic("orders")
     app = half_kafka.app()
-    other = half_service(half_kafka.settings, limits=QUICK)
+    other = half_service({**half_kafka.settings, **LIVELY}, limits=QUICK)
     other.start()
     try:
         wait_until(lambda: other.stats.owned > 0, "the second instance has a share")

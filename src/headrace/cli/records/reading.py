@@ -165,6 +165,8 @@ def consume_config(options: ConsumeOptions, config: dict[str, Any]) -> dict[str,
         "enable.auto.offset.store": False,
         "enable.partition.eof": True,
         "auto.offset.reset": reset,
+        # The end of a partition is known when a fetch has waited this long.
+        **({"fetch.wait.max.ms": 10} if options.exit_at_end else {}),
         **config,
     }
 
