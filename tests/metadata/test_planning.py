@@ -11,7 +11,7 @@ from headrace.metadata import Topic
 from headrace.metadata.planning import (
     PARTITIONS_PER_REQUEST_MAX,
     NewTopic,
-    Rules,
+    TopicRules,
     check_growth,
     new_topic_id,
     plan_topics,
@@ -21,7 +21,7 @@ from headrace.protocol.errors import ErrorCode, KafkaError
 
 NODE = 1
 SETTINGS = Settings.parse(BROKER_ROWS)
-RULES = Rules(NODE, 3, lambda config: topic_settings(SETTINGS, config))
+RULES = TopicRules(NODE, 3, lambda config: topic_settings(SETTINGS, config))
 
 
 def plan(*wanted: NewTopic, existing: tuple[str, ...] = ()) -> list[Topic | KafkaError]:

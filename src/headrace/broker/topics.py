@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from headrace.broker.log_config import log_config
 from headrace.config import ConfigError, Scope, Settings, Source, topic_settings
 from headrace.metadata import ALL_BROKERS, Catalog, StoreError, Topic
-from headrace.metadata.planning import NewTopic, Rules, check_growth, plan_topics
+from headrace.metadata.planning import NewTopic, TopicRules, check_growth, plan_topics
 from headrace.metadata.shielding import shielded
 from headrace.metadata.topic_names import collision_key
 from headrace.protocol.errors import ErrorCode, KafkaError
@@ -138,7 +138,7 @@ class TopicService:
     def _plan(self, wanted: Sequence[NewTopic]) -> list[Topic | KafkaError]:
         node = self._node
         partitions = node.settings.int("num.partitions")
-        rules = Rules(node.cluster.node_id, partitions, self.log_config)
+        rules = TopicRules(node.cluster.node_id, partitions, self.log_config)
         return plan_topics(wanted, self._names, rules)
 
     async def _create(self, wanted: Sequence[NewTopic]) -> list[Topic | KafkaError]:

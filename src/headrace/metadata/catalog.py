@@ -3,11 +3,11 @@
 Paths and contents are those that Apache Kafka keeps in ZooKeeper. Every change is one atomic
 `multi`; memory follows once it is durable. The order against the folders on disk:
 
-* A topic is written here first, then its folders are made. After a crash in between, the start
-  makes the folders that are missing.
+* A topic is written here first, then its folders are created. After a crash in between, the start
+  creates the missing folders.
 * A topic is removed here first, and remembered as deleted in the same step; then its folders are
   deleted; then it is forgotten. After a crash in between, the start finishes the deletion. A folder
-  that belongs to no topic and was not deleted by anybody is set aside, never served or removed.
+  that belongs to no topic and was never deleted is set aside, never served or removed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ CLUSTER_ID = "/cluster/id"
 BROKER_EPOCH = "/brokers/epoch"
 LOG_DIRS = "/brokers/log_dirs"
 PRODUCER_IDS = "/latest_producer_id_block"
-# Where the settings for all brokers live, beside those of single ones.
+# The entry of the settings for all brokers, beside those of single brokers.
 ALL_BROKERS = "<default>"
 
 _FOLDERS = (
@@ -53,18 +53,18 @@ _FOLDERS = (
     LOG_DIRS,
 )
 
-# Producer ids are taken from the store in blocks; what a crash leaves of a block is never used.
+# Producer ids are reserved in blocks; after a crash the rest of a block is never used.
 PRODUCER_ID_BLOCK = 1000
 PRODUCER_ID_MAX = 2**63 - 1
 
 
 class CatalogError(StoreError):
-    """The store holds something that is not a catalog's."""
+    """The store contains an entry that is not valid in a catalog."""
 
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """One topic: its id is its own for ever, its name may be given to another one later."""
+    """One topic: its id is unique forever, its name may be used again after its deletion."""
 
     name: str
     id: bytes
@@ -77,7 +77,7 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class DeletedTopic:
-    """A topic that is gone but whose folders may still be there."""
+    """A deleted topic whose folders may still exist."""
 
     name: str
     id: bytes
@@ -87,7 +87,7 @@ class DeletedTopic:
 class Catalog:
     """An in-memory view of the cluster's metadata, changed only through the store.
 
-    A change goes on to its end when its caller is cancelled, so memory never lags the store.
+    A change is finished even when its caller is cancelled, so memory never lags the store.
     """
 
     def __init__(self, store: MetadataStore) -> None:
@@ -107,7 +107,7 @@ class Catalog:
 
     @classmethod
     async def open(cls, store: MetadataStore, new_cluster_id: str) -> Catalog:
-        """Read the whole catalog and begin a new broker epoch; an empty store gets the given id."""
+        """Read the whole catalog and start a new broker epoch; an empty store gets the given id."""
         catalog = cls(store)
         await catalog._load(new_cluster_id)
         return catalog
@@ -124,8 +124,6 @@ class Catalog:
         """The topic with this id."""
         return self.topics_by_id.get(topic_id)
 
-    # -- topics ------------------------------------------------------------------------------
-
     async def create_topics(self, topics: Sequence[Topic], leader: int) -> None:
         """Add topics, all or none; durable when it returns."""
         ops: list[Op] = []
@@ -135,7 +133,7 @@ class Catalog:
         await shielded(self._change(ops, topics))
 
     async def delete_topic(self, name: str) -> DeletedTopic:
-        """Remove a topic and remember that its folders must go; durable when it returns."""
+        """Remove a topic and remember that its folders must be deleted; durable when it returns."""
         topic = self.topics[name]
         gone = DeletedTopic(topic.name, topic.id, topic.partitions)
         ops: list[Op] = [
@@ -169,8 +167,6 @@ class Catalog:
         await shielded(self._change(ops, [changed]))
         return changed
 
-    # -- brokers -----------------------------------------------------------------------------
-
     async def set_broker_config(self, broker: str, config: Mapping[str, str]) -> None:
         """Replace the dynamic settings of one broker (by its id), or of ALL_BROKERS."""
         await shielded(self._set_broker_config(broker, config))
@@ -196,10 +192,8 @@ class Catalog:
             await self._store.multi([Set(path, data) if known else Create(path, data)])
             self.log_dirs[broker] = ids_by_path
 
-    # -- producer ids ------------------------------------------------------------------------
-
     async def next_producer_id(self) -> int:
-        """A producer id that nobody has had and nobody will get again, crashes included."""
+        """A producer id that was never used and never will be again, even after a crash."""
         while not self._producer_ids_left:
             await shielded(self._take_block())
         producer_id = self._next_producer_id
@@ -214,7 +208,7 @@ class Catalog:
                 start = 0 if entry is None else int(_json(PRODUCER_IDS, entry)["block_end"]) + 1
                 end = start + PRODUCER_ID_BLOCK - 1
                 if end > PRODUCER_ID_MAX:
-                    raise CatalogError("every producer id is used up")
+                    raise CatalogError("all producer ids are used up")
                 data = _dump({"version": 1, "block_start": str(start), "block_end": str(end)})
                 op = (
                     Create(PRODUCER_IDS, data)
@@ -226,8 +220,6 @@ class Catalog:
                 except BadVersionError:
                     continue  # another node took this block
                 self._next_producer_id, self._producer_ids_left = start, PRODUCER_ID_BLOCK
-
-    # -- memory and store --------------------------------------------------------------------
 
     async def _change(
         self,
@@ -275,7 +267,7 @@ class Catalog:
             self.deleted[gone.id] = gone
 
     async def _found(self, cluster_id: str) -> None:
-        """Write the first entries of an empty store, in one step."""
+        """Write the first entries of an empty store, in one change."""
         ops: list[Op] = [Create(path) for path in _FOLDERS]
         ops.append(Create(CLUSTER_ID, _dump({"version": "1", "id": cluster_id})))
         ops.append(Create(BROKER_EPOCH, b"1"))

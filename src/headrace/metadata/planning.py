@@ -1,4 +1,4 @@
-"""What a request for new topics or partitions comes to, by Kafka's rules, before any change."""
+"""Kafka's rules for new topics and partitions, applied to a request before anything changes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headrace.metadata.catalog import Topic
 from headrace.metadata.topic_names import INTERNAL, check_name, collision_key
 from headrace.protocol.errors import ErrorCode, KafkaError
 
-# "The broker decides", for a number of partitions or replicas.
+# Asks for the broker's default number of partitions or replicas.
 DEFAULT = -1
 # A single node holds one replica of everything.
 REPLICAS = 1
@@ -20,7 +20,7 @@ PARTITIONS_PER_REQUEST_MAX = 10_000
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic that somebody wants; assignments, if any, name the brokers of each partition."""
+    """A topic to create; assignments, if any, name the brokers of each partition."""
 
     name: str
     partitions: int = DEFAULT
@@ -30,12 +30,12 @@ class NewTopic:
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
-    """What the node that makes topics says: who it is, its default, which settings it takes."""
+class TopicRules:
+    """What the node decides: its id, the default number of partitions, and valid settings."""
 
     node_id: int
     default_partitions: int
-    # Raises ValueError with the reason if a topic cannot have these settings.
+    # Raises ValueError with the reason if the settings of a topic are invalid.
     check_config: Callable[[Mapping[str, str]], object]
 
 
@@ -48,9 +48,9 @@ def new_topic_id() -> bytes:
 
 
 def plan_topics(
-    wanted: Sequence[NewTopic], names: Mapping[str, str], rules: Rules
+    wanted: Sequence[NewTopic], names: Mapping[str, str], rules: TopicRules
 ) -> list[Topic | KafkaError]:
-    """For each wanted topic what to make, or why not; `names` in use go by collision key."""
+    """For each wanted topic, the topic to create or the error; `names` are by collision key."""
     taken = dict(names)
     outcomes: list[Topic | KafkaError] = []
     for new in wanted:
@@ -68,7 +68,7 @@ def plan_topics(
     return outcomes
 
 
-def _plan_topic(new: NewTopic, taken: Mapping[str, str], rules: Rules) -> Topic:
+def _plan_topic(new: NewTopic, taken: Mapping[str, str], rules: TopicRules) -> Topic:
     try:
         check_name(new.name)
     except ValueError as error:
@@ -86,7 +86,7 @@ def _plan_topic(new: NewTopic, taken: Mapping[str, str], rules: Rules) -> Topic:
     return Topic(new.name, new_topic_id(), partitions, config, new.name in INTERNAL)
 
 
-def _checked_config(given: Mapping[str, str | None], rules: Rules) -> dict[str, str]:
+def _checked_config(given: Mapping[str, str | None], rules: TopicRules) -> dict[str, str]:
     nulls = [name for name, value in given.items() if value is None]
     if nulls:
         raise KafkaError(
@@ -101,7 +101,7 @@ def _checked_config(given: Mapping[str, str | None], rules: Rules) -> dict[str, 
     return config
 
 
-def _partition_count(new: NewTopic, rules: Rules) -> int:
+def _partition_count(new: NewTopic, rules: TopicRules) -> int:
     if new.assignments:
         if new.replication_factor != DEFAULT or new.partitions != DEFAULT:
             raise KafkaError(
@@ -182,9 +182,9 @@ def check_assignment(brokers: Sequence[int], node_id: int) -> None:
 
 
 def check_total(partitions: int) -> None:
-    """Raise KafkaError if this is more than one request may ask for."""
+    """Raise KafkaError if one request asks for too many partitions."""
     if partitions > PARTITIONS_PER_REQUEST_MAX:
         raise KafkaError(
             ErrorCode.POLICY_VIOLATION,
-            f"{partitions} partitions in one request; {PARTITIONS_PER_REQUEST_MAX} are the most.",
+            f"{partitions} partitions in one request; the limit is {PARTITIONS_PER_REQUEST_MAX}.",
         )

@@ -1,4 +1,4 @@
-"""The metadata store of one machine: an SQLite file, on a thread of its own, off the event loop."""
+"""The metadata store of one machine: an SQLite file, used on its own thread."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
+from headrace.metadata.sqlite_tree import Tree
 from headrace.metadata.store import MetadataEntry, Op, StoreUnavailableError, check_path, covers
-from headrace.metadata.tree import Tree
 
 FILE_NAME = "metadata.sqlite"
-# How soon a change by another process is noticed.
+# How soon changes of other processes are noticed.
 POLL_MS = 50
 # A session is renewed this many times within its timeout.
 RENEWALS = 3
@@ -25,12 +25,12 @@ T = TypeVar("T")
 
 
 def system_monotonic_ms() -> int:
-    """Milliseconds of the clock that all processes of this machine share and nobody sets back."""
+    """Milliseconds of the monotonic clock, which all processes of this machine share."""
     return time.monotonic_ns() // 1_000_000
 
 
 class SqliteStore:
-    """A metadata store in a file that the processes of one machine may share."""
+    """A metadata store in a file, which the processes of one machine may share."""
 
     def __init__(self, tree: Tree, thread: ThreadPoolExecutor, poll_ms: int) -> None:
         self._tree = tree
@@ -50,7 +50,7 @@ class SqliteStore:
         monotonic_ms: Callable[[], int] = system_monotonic_ms,
         poll_ms: int = POLL_MS,
     ) -> SqliteStore:
-        """Open the file, or make it; raises StoreUnavailableError if it is not a metadata store."""
+        """Open or create the file; raises StoreUnavailableError if it is not a metadata store."""
         thread = ThreadPoolExecutor(1, thread_name_prefix="headrace-metadata")
         try:
             loop = asyncio.get_running_loop()
@@ -102,7 +102,7 @@ class SqliteStore:
         await self.abandon()
 
     async def abandon(self) -> None:
-        """Let go of the file as a crash would: own sessions stay until their deadline."""
+        """Close the file as a crash would: own sessions stay until their deadline."""
         self._closed = True
         if self._ticker is not None:
             self._ticker.cancel()
@@ -112,7 +112,7 @@ class SqliteStore:
         self._thread.shutdown(wait=False)
 
     async def _call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run a call on the store's thread; the watches that it touches wake before it returns."""
+        """Run a call on the store's thread; watches of changed paths wake before it returns."""
         if self._closed:
             raise StoreUnavailableError("the metadata store is closed")
 
@@ -131,8 +131,6 @@ class SqliteStore:
                     watch.wake()
         return result
 
-    # -- what goes on in the background: renewing sessions, noticing other processes ---------
-
     def _start_ticking(self) -> None:
         if self._ticker is None or self._ticker.done():
             self._ticker = asyncio.get_running_loop().create_task(self._tick_on())
@@ -142,7 +140,7 @@ class SqliteStore:
         renewal_at = loop.time()
         while self._sessions or self._watches:
             with contextlib.suppress(StoreUnavailableError):
-                # A failing disk is reported to those who ask for something; here, try again.
+                # Requests report a failing disk; here, try again.
                 if self._sessions and loop.time() >= renewal_at:
                     timeout_ms = min(session.timeout_ms for session in self._sessions.values())
                     renewal_at = loop.time() + timeout_ms / RENEWALS / 1000
@@ -198,7 +196,7 @@ class SqliteWatch:
         self._woken.clear()
 
     def wake(self) -> None:
-        """Something changed."""
+        """Wake the watch: something changed."""
         self._woken.set()
 
     def close(self) -> None:

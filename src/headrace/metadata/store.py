@@ -1,6 +1,6 @@
 """The metadata store port: a small tree of versioned entries, shared by the nodes of a cluster.
 
-The rules are those of ZooKeeper, so that it can stand behind this port: an entry's parent must
+The rules are ZooKeeper's, so that it can implement this port: an entry's parent must
 exist, an entry with children cannot be deleted, versions start at 0 and grow by one with each set.
 """
 
@@ -12,12 +12,12 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 ANY_VERSION = -1
 ROOT = "/"
-# ZooKeeper takes 1 MiB with the path and what is around it.
+# ZooKeeper's limit is 1 MiB, including the path and the request around it.
 DATA_BYTES_MAX = 960 * 1024
 
 
 class StoreError(Exception):
-    """The store could not do what was asked; nothing of it has happened."""
+    """The store refused a request; nothing has changed."""
 
 
 class NoEntryError(StoreError):
@@ -29,7 +29,7 @@ class EntryExistsError(StoreError):
 
 
 class BadVersionError(StoreError):
-    """The entry has another version than expected: somebody changed it meanwhile."""
+    """The entry has another version than expected: it was changed in the meantime."""
 
 
 class NotEmptyError(StoreError):
@@ -41,11 +41,11 @@ class SessionExpiredError(StoreError):
 
 
 class StoreUnavailableError(StoreError):
-    """The store cannot be reached, is closed, or its disk fails; the outcome may be unknown."""
+    """The store cannot be reached, is closed, or its disk failed; the outcome may be unknown."""
 
 
 class MetadataEntry(NamedTuple):
-    """What one path holds; an ephemeral entry names the session it lives and dies with."""
+    """The entry of one path; an ephemeral one has the session that it ends with."""
 
     data: bytes
     version: int
@@ -54,7 +54,7 @@ class MetadataEntry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Make an entry at version 0; with a session it is removed when that session ends."""
+    """Create an entry at version 0; with a session it is removed when that session ends."""
 
     path: str
     data: bytes = b""
@@ -80,7 +80,7 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Change nothing, but let the others happen only if the entry has this version."""
+    """Change nothing, but fail unless the entry has this version."""
 
     path: str
     version: int = ANY_VERSION
@@ -90,7 +90,7 @@ Op: TypeAlias = Create | Set | Delete | Check
 
 
 class Session(Protocol):
-    """A sign of life: its entries stay while the store renews it and vanish at its deadline."""
+    """A lease: its entries stay while the store renews it, and are removed at its deadline."""
 
     @property
     def id(self) -> int: ...
@@ -106,12 +106,12 @@ class Session(Protocol):
 
 
 class Watch(Protocol):
-    """Notices changes at a path or below it, from the moment it was made."""
+    """Notices changes at or below a path, from its creation on."""
 
     async def changed(self) -> None:
         """Return once something has changed since the last return.
 
-        Several changes may count as one, and now and then it returns without any.
+        Several changes may count as one, and it may return without any.
         """
         ...
 
@@ -128,15 +128,15 @@ class MetadataStore(Protocol):
         ...
 
     async def children(self, path: str) -> list[str]:
-        """Names of the entries right below a path, sorted; NoEntryError if there is no path."""
+        """Names of the children of a path, sorted; raises NoEntryError if it does not exist."""
         ...
 
     async def read_children(self, path: str) -> dict[str, MetadataEntry]:
-        """The entries right below a path by name; NoEntryError if there is no such path."""
+        """The children of a path by name; raises NoEntryError if it does not exist."""
         ...
 
     async def multi(self, ops: Sequence[Op]) -> list[int]:
-        """Do all or nothing, in order; the entries' new versions (-1 for a delete).
+        """Do all or nothing, in order; returns the entries' new versions (-1 for a delete).
 
         Durable when it returns. On cancel the change may or may not have happened.
         """
@@ -147,11 +147,11 @@ class MetadataStore(Protocol):
         ...
 
     async def session(self, timeout_ms: int) -> Session:
-        """Begin a session that ends when it has not been renewed for this long."""
+        """Start a session that ends when it was not renewed for this long."""
         ...
 
     async def close(self) -> None:
-        """Let go of the store; own sessions end now."""
+        """Close the store; own sessions end now."""
         ...
 
 
@@ -164,7 +164,7 @@ def check_path(path: str) -> None:
 
 
 def check_op(op: Op) -> None:
-    """Raise ValueError unless the path is one and the data is not too large."""
+    """Raise ValueError if the path is invalid or the data is too large."""
     check_path(op.path)
     if isinstance(op, Create | Set) and len(op.data) > DATA_BYTES_MAX:
         raise ValueError(f"{op.path}: an entry holds {DATA_BYTES_MAX} bytes at most")
@@ -176,5 +176,5 @@ def parent_of(path: str) -> str:
 
 
 def covers(prefix: str, path: str) -> bool:
-    """True if the path is the prefix or lies below it."""
+    """True if the path is the prefix or below it."""
     return path == prefix or prefix == ROOT or path.startswith(prefix + "/")

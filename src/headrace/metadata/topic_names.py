@@ -1,4 +1,4 @@
-"""Topic names: what is a name, which names are the broker's own, which two are too alike."""
+"""Topic names: which are valid, which are internal, and which are too much alike."""
 
 from __future__ import annotations
 
@@ -14,15 +14,14 @@ _LEGAL = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
 
 
 def check_name(name: str) -> None:
-    """Raise ValueError with the reason unless this may be a topic's name."""
+    """Raise ValueError with the reason unless this is a valid topic name."""
     if not name:
         raise ValueError("Topic name is invalid: the empty string is not allowed")
     if name in (".", ".."):
         raise ValueError(f"Topic name is invalid: '{name}' is not allowed")
     if len(name) > NAME_LENGTH_MAX:
         raise ValueError(
-            f"Topic name is invalid: it has {len(name)} characters, "
-            f"{NAME_LENGTH_MAX} are the most allowed"
+            f"Topic name is invalid: it has {len(name)} characters; the limit is {NAME_LENGTH_MAX}"
         )
     if not _LEGAL.fullmatch(name):
         raise ValueError(
@@ -32,5 +31,5 @@ def check_name(name: str) -> None:
 
 
 def collision_key(name: str) -> str:
-    """A text that is the same for names which differ only in `.` and `_`, as metrics see them."""
+    """A key that is equal for names that differ only in `.` and `_`, as in metrics."""
     return name.replace(".", "_")

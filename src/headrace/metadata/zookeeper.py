@@ -193,8 +193,6 @@ class ZooKeeperStore:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    # -- what kazoo's threads report ----------------------------------------------------------
-
     def _on_event(self, path: str) -> None:
         with contextlib.suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(self._wake, path)
@@ -286,7 +284,7 @@ class ZooKeeperWatch:
         self._woken.clear()
 
     def wake(self) -> None:
-        """Something changed."""
+        """Wake the watch: something changed."""
         self._woken.set()
 
     def close(self) -> None:

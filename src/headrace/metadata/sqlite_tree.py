@@ -30,7 +30,7 @@ from headrace.metadata.store import (
 )
 
 FORMAT_VERSION = 1
-# "HRMD": lets `file` and us tell this database from any other.
+# "HRMD" marks the database, for us and for `file`.
 APPLICATION_ID = 0x48524D44
 LOCK_WAIT_MS = 5_000
 
@@ -58,7 +58,7 @@ INSERT INTO counter VALUES (0);
 INSERT INTO entries VALUES ('/', NULL, x'', 0, NULL, 0, 0);
 """
 
-# A deadline further away than the timeout was set before a reboot: that clock has started anew.
+# A deadline further away than the timeout was set before a reboot, which restarted the clock.
 _EXPIRED = "deadline_ms <= :now OR deadline_ms > :now + timeout_ms"
 
 
@@ -67,7 +67,7 @@ class Tree:
 
     def __init__(self, path: Path, monotonic_ms: Callable[[], int]) -> None:
         self._monotonic_ms = monotonic_ms
-        # Paths changed by this connection since they were last asked for.
+        # Paths changed by this connection since the last call of `take_touched`.
         self._touched: set[str] = set()
         try:
             self._db = _connect(path)
@@ -75,10 +75,8 @@ class Tree:
             raise StoreUnavailableError(f"{path}: {error}") from error
 
     def close(self) -> None:
-        """Close the database; the last one to close it folds the write-ahead log into it."""
+        """Close the database; the last process to close it merges the write-ahead log."""
         self._db.close()
-
-    # -- reading -----------------------------------------------------------------------------
 
     def read(self, path: str) -> MetadataEntry | None:
         """The entry at a path, or None."""
@@ -88,11 +86,11 @@ class Tree:
         return None if row is None else MetadataEntry(*row)
 
     def children(self, path: str) -> list[str]:
-        """Names right below a path."""
+        """Names of the children of a path."""
         return sorted(self.read_children(path))
 
     def read_children(self, path: str) -> dict[str, MetadataEntry]:
-        """Entries right below a path by name."""
+        """The children of a path by name."""
         if self.read(path) is None:
             raise NoEntryError(path)
         rows = self._db.execute(
@@ -101,7 +99,7 @@ class Tree:
         return {row[0].rpartition("/")[2]: MetadataEntry(*row[1:]) for row in rows}
 
     def fingerprint(self, prefix: str) -> tuple[int, int]:
-        """A value that differs after any change at or below a path."""
+        """A value that changes with any change at or below a path."""
         below = "/" if prefix == ROOT else prefix + "/"
         row = self._one(
             "SELECT count(*), ifnull(max(max(stamp, children_stamp)), -1) FROM entries"
@@ -114,7 +112,7 @@ class Tree:
         return row[0], row[1]
 
     def data_version(self) -> int:
-        """A number that differs after a commit by another connection."""
+        """A number that changes with a commit of another connection."""
         row = self._one("PRAGMA data_version")
         assert row is not None
         return int(row[0])
@@ -124,10 +122,8 @@ class Tree:
         touched, self._touched = self._touched, set()
         return touched
 
-    # -- changing ----------------------------------------------------------------------------
-
     def multi(self, ops: Sequence[Op]) -> list[int]:
-        """Do all or nothing."""
+        """Do all operations or none."""
         for op in ops:
             check_op(op)
         self.expire_sessions()
@@ -188,10 +184,8 @@ class Tree:
     def _stamp_children(self, path: str, stamp: int) -> None:
         self._db.execute("UPDATE entries SET children_stamp = ? WHERE path = ?", (stamp, path))
 
-    # -- sessions ----------------------------------------------------------------------------
-
     def begin_session(self, timeout_ms: int) -> int:
-        """Begin a session; its id is never used again."""
+        """Start a session; its id is never used again."""
         with self._transaction():
             cursor = self._db.execute(
                 "INSERT INTO sessions (timeout_ms, deadline_ms) VALUES (?, ?)",
@@ -205,7 +199,7 @@ class Tree:
         return self._one("SELECT 1 FROM sessions WHERE id = ?", session_id) is not None
 
     def renew_session(self, session_id: int) -> bool:
-        """Move the session's deadline on; False if it has ended, for an end is final."""
+        """Extend the session's deadline; False if it has ended, which is final."""
         self.expire_sessions()
         with self._transaction():
             cursor = self._db.execute(
@@ -226,7 +220,7 @@ class Tree:
         if self._db.execute(query, now).fetchone() is None:
             return
         with self._transaction():
-            # Asked again under the write lock: the owner may have renewed it meanwhile.
+            # Check again under the write lock: the owner may have renewed it.
             self._end_sessions([row[0] for row in self._db.execute(query, now).fetchall()])
 
     def _end_sessions(self, session_ids: Sequence[int]) -> None:
@@ -239,8 +233,6 @@ class Tree:
                 self._delete(path, parent, stamp)
                 self._touched.add(path)
             self._db.execute("DELETE FROM sessions WHERE id = ?", (session_id,))
-
-    # -- plumbing ----------------------------------------------------------------------------
 
     def _one(self, query: str, *arguments: object) -> tuple[Any, ...] | None:
         row: tuple[Any, ...] | None = self._db.execute(query, arguments).fetchone()
@@ -267,7 +259,7 @@ class Tree:
 
 def _connect(path: Path) -> sqlite3.Connection:
     is_new = not path.exists()
-    # The connection is made and used on one thread, which is not the one that closes at exit.
+    # The connection is opened and used on one thread, but closed on another at exit.
     db = sqlite3.connect(
         path, timeout=LOCK_WAIT_MS / 1000, isolation_level=None, check_same_thread=False
     )
