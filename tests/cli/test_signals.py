@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from headrace.cli.common.signals import on_stop
+from headrace.cli.common.processes import on_stop
 
 
 @pytest.fixture(autouse=True)

@@ -18,7 +18,7 @@ from typing import Any
 
 from tests.faults.steps import Step
 
-from headrace.cli.common.signals import on_stop
+from headrace.cli.common.processes import on_stop
 from headrace.handlers.app import App
 from headrace.handlers.half.half import Half
 from headrace.ledger import clients

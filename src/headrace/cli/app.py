@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from headrace.cli.bench import verbs as bench
-from headrace.cli.broker.options import (
-    ConfigOption,
-    DataDirOption,
-    InsecureOption,
-    ListenOption,
-    SetOption,
-)
+from headrace.cli.broker.options import BrokerOptions
+from headrace.cli.common.option_groups import with_groups
 from headrace.cli.delay import verbs as delay
 from headrace.cli.dispatch import verbs as dispatch
 from headrace.cli.dlq import verbs as dlq
@@ -35,9 +30,6 @@ from headrace.cli.service import verbs as service
 from headrace.cli.settings import verbs as settings
 from headrace.cli.topic import verbs as topic
 from headrace.cli.txn import verbs as txn
-
-if TYPE_CHECKING:
-    from headrace.cli.broker.serving import ServeOptions
 
 app = typer.Typer(
     help="An event-streaming platform: a broker that speaks the Kafka protocol, and its tools.",
@@ -71,51 +63,21 @@ def _headrace(
 
 
 @app.command()
-def up(
-    *,
-    listen: ListenOption = None,
-    data_dir: DataDirOption = None,
-    config: ConfigOption = None,
-    set_: SetOption = None,
-    allow_insecure_listen: InsecureOption = False,
-) -> None:
-    """Start the platform on this machine and say what runs where; Ctrl-C stops it."""
+@with_groups
+def up(*, options: BrokerOptions) -> None:
+    """Start the platform on this machine and print what runs where; Ctrl-C stops it."""
     from headrace.cli.broker.up import run_up
 
-    run_up(_serve_options(listen, data_dir, config, set_, allow_insecure_listen))
+    run_up(options.to_serve())
 
 
 @app.command()
-def broker(
-    *,
-    listen: ListenOption = None,
-    data_dir: DataDirOption = None,
-    config: ConfigOption = None,
-    set_: SetOption = None,
-    allow_insecure_listen: InsecureOption = False,
-) -> None:
+@with_groups
+def broker(*, options: BrokerOptions) -> None:
     """Run one broker in the foreground; prints a ready line once clients may connect."""
     from headrace.cli.broker.broker import run_broker
 
-    run_broker(_serve_options(listen, data_dir, config, set_, allow_insecure_listen))
-
-
-def _serve_options(
-    listen: ListenOption,
-    data_dir: DataDirOption,
-    config: ConfigOption,
-    pairs: SetOption,
-    allow_insecure_listen: InsecureOption,
-) -> ServeOptions:
-    from headrace.cli.broker.serving import ServeOptions
-
-    return ServeOptions(
-        listen=listen,
-        data_dir=data_dir,
-        config=config,
-        set=tuple(pairs or ()),
-        allow_insecure_listen=allow_insecure_listen,
-    )
+    run_broker(options.to_serve())
 
 
 app.command()(produce.produce)

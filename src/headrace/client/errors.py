@@ -1,4 +1,4 @@
-"""What goes wrong in a client, each with what to do about it."""
+"""The errors of producers and consumers, each with what to do about it."""
 
 from __future__ import annotations
 
@@ -6,33 +6,29 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
-from headrace.errors import HeadraceError, with_hint
+from headrace.errors import HeadraceError
 
 
-class ClientError(KafkaException):  # type: ignore[misc]  # the library's class has no types
+class ClientError(HeadraceError, KafkaException):  # type: ignore[misc]  # has no types
     """A KafkaException with a message of its own and a hint; `args[0]` is the KafkaError."""
 
     CODE: int = KafkaError._FAIL
 
     def __init__(self, message: str, hint: str = "", error: Any = None) -> None:
-        super().__init__(error if error is not None else KafkaError(self.CODE, message))
-        self.message = message
-        self.hint = hint
-
-    def __str__(self) -> str:
-        return with_hint(self.message, self.hint)
+        super().__init__(message, hint)
+        self.args = (error if error is not None else KafkaError(self.CODE, message),)
 
 
-class UnknownSetting(ValueError):
-    """A setting that neither Kafka nor the library below has, or one that cannot be used here."""
+class UnknownSetting(HeadraceError, ValueError):
+    """A setting that neither Kafka nor librdkafka has, or one that cannot be used here."""
 
 
 class DeliveryFailed(ClientError):
-    """A record was not written, or nobody knows whether it was."""
+    """A record was not written, or it is unknown whether it was."""
 
 
 class BufferFull(ClientError, BufferError):
-    """The memory for records on their way stayed full for `max.block.ms`."""
+    """The buffer of unsent records stayed full for `max.block.ms`."""
 
     CODE = KafkaError._QUEUE_FULL
 
@@ -72,7 +68,7 @@ class CommitFailed(ClientError):
 
 
 class WhereToStart(HeadraceError):
-    """A consumer has to say where it wants to begin; trying again changes nothing."""
+    """A consumer must be given a start; a retry would fail the same way."""
 
 
 class NoStart(WhereToStart):

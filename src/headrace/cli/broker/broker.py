@@ -1,4 +1,4 @@
-"""`headrace broker`: one broker alone in the foreground, for scripts and services."""
+"""`headrace broker`: run one broker in the foreground, for scripts and services."""
 
 from __future__ import annotations
 

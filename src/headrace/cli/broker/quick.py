@@ -1,8 +1,8 @@
-"""The short way to a running broker: `up` and `broker` with plain options, without typer.
+"""The fast path to a running broker: `up` and `broker` with plain options, without typer.
 
 Importing typer takes about as long as starting the broker, which has to answer within half a
-second. So the usual forms of these two verbs are read here; whatever else is on the command line
-(--help, a mistake, an abbreviation) is left to typer, which has the words for it.
+second. So the usual forms of these two verbs are parsed here; anything else on the command line
+(--help, a mistake, an abbreviation) is left to typer.
 """
 
 from __future__ import annotations

@@ -14,13 +14,13 @@ from headrace.config import Settings, environment
 if TYPE_CHECKING:
     from headrace.broker import Broker
 
-# A service runs from the moment that its topic is there, which the first sender or group makes.
+# A service starts once its topic exists; the first sender or group creates it.
 TOPICS = {"delay": "headrace.delay", "half": "headrace.half", "lag": "__consumer_offsets"}
 LOOK_SECONDS = 0.25
-# A service that ended by itself starts again, after a pause that grows.
+# A service that exits by itself is restarted, after a pause that doubles.
 PAUSE_SECONDS = 1.0
 PAUSE_SECONDS_MAX = 60.0
-# After a run of this length its end is a new trouble.
+# After a run of this length the pause starts over.
 GOOD_SECONDS = 60.0
 STOP_SECONDS = 15.0
 
@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 
 async def run_services(broker: Broker, settings: Settings, address: str) -> None:
-    """Start services as they are needed, until cancelled; then end them, before the broker."""
+    """Start services as they are needed, until cancelled; then stop them, before the broker."""
     wanted = settings.list("headrace.services")
     async with asyncio.TaskGroup() as group:
         for name in wanted:
@@ -44,7 +44,7 @@ async def _run(name: str, broker: Broker, address: str) -> None:
         began = clock.time()
         try:
             status = await _run_once(name, address)
-            log.warning("the %s service ended with %d and starts again", name, status)
+            log.warning("the %s service exited with %d and is restarted", name, status)
         except OSError as error:
             log.warning("the %s service cannot be started now: %s", name, error)
         if clock.time() - began > GOOD_SECONDS:
@@ -60,7 +60,7 @@ async def _run_once(name: str, address: str) -> int:
         *("--parent", str(os.getpid())),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.DEVNULL,
-        # Ctrl-C is for this process, which ends the others in order.
+        # Ctrl-C goes to this process, which stops the services in order.
         start_new_session=True,
     )
     try:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeOptions:
-    """What `headrace up` and `headrace broker` were asked for; each field is one option."""
+    """The options of `headrace up` and `headrace broker`."""
 
     listen: str | None = None
     data_dir: Path | None = None
@@ -31,7 +31,7 @@ class ServeOptions:
 
 
 def read_settings(options: ServeOptions) -> Settings:
-    """Settings by rising rank: environment, --config file, --set, the options of their own."""
+    """Settings from the environment, the --config file, --set and the other options; last wins."""
     from headrace.cli.common.pairs import parse_pairs
 
     try:
@@ -56,9 +56,9 @@ def read_settings(options: ServeOptions) -> Settings:
 
 
 def setting_error(error: ConfigError) -> CliError:
-    """A bad setting, with the nearest name or the listing as the hint."""
+    """The error of a wrong setting; the hint is the nearest name, or how to list them."""
     if error.name == "listeners":
-        return CliError(f"cannot listen there: {error.reason}", exit_code=2)
+        return CliError(f"cannot listen there: {error.reason}", "use --listen HOST:PORT", 2)
     hint = f"did you mean {error.nearest}?" if error.nearest else "headrace settings lists them all"
     return CliError(f"setting {error.name}: {error.reason}", hint, exit_code=2)
 
@@ -86,18 +86,18 @@ def serve(
 
 
 def raise_descriptor_limit() -> None:
-    """Use as many descriptors as the system allows: connections and segments need one each."""
+    """Raise the limit of open files to the hard limit: connections and segments need one each."""
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
-        # macOS refuses what it calls its own limit; then the old one stays.
+        # macOS may refuse its own hard limit; then the soft one stays.
         with contextlib.suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def run_loop(main: Coroutine[None, None, None]) -> None:
-    """Run a coroutine on uvloop where there is one."""
+    """Run a coroutine on uvloop if it is installed."""
     new_loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
     with contextlib.suppress(ImportError):
         from uvloop import new_event_loop as new_loop
@@ -157,7 +157,7 @@ def address(broker: Broker) -> str:
 
 
 def start_error(error: OSError | ConfigError) -> CliError:
-    """Why a broker did not start, with what to do about it."""
+    """The error of a broker that did not start."""
     if isinstance(error, ConfigError):
         return setting_error(error)
     reason = error.strerror or str(error)

@@ -1,4 +1,4 @@
-"""`headrace up`: starts the platform and says what runs where."""
+"""`headrace up`: start the platform and print what runs where."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def run_up(options: ServeOptions) -> None:
-    """Serve until Ctrl-C; tells people where the broker is and how to speak to it."""
+    """Serve until Ctrl-C; prints where the broker is and how to reach it."""
     serve(options, _announce, _services)
     print("stopped", flush=True)
 

@@ -1,10 +1,11 @@
-"""Reaching a broker: the options every client verb has, and client errors in plain words."""
+"""Reaching a cluster: the options every client verb has, and client errors in plain words."""
 
 from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,6 +16,8 @@ from headrace.config import environment
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
+
+    from headrace.client.wire.cluster import Cluster
 
 DEFAULT_PORT = 9092
 CONNECT_TIMEOUT_SECONDS = 3.0
@@ -39,16 +42,50 @@ PropertyOption = Annotated[
 ]  # fmt: skip
 
 
+@dataclass(frozen=True, kw_only=True)
+class KafkaOptions:
+    """The options of every verb that speaks to a cluster."""
+
+    bootstrap: BootstrapOption
+    properties: PropertyOption = None
+
+    def given(self) -> dict[str, Any]:
+        """The address and the settings as given, without asking anyone."""
+        return {"bootstrap.servers": self.bootstrap, **parse_pairs(self.properties, "-X")}
+
+    def config(self) -> dict[str, Any]:
+        """Settings of a confluent-kafka client, once a broker is known to answer."""
+        return client_config(self.bootstrap, self.properties)
+
+    def admin(self) -> AdminClient:
+        """An admin client of the cluster."""
+        return admin_client(self.bootstrap, self.properties)
+
+    def errors(self) -> AbstractContextManager[None]:
+        """Turns the client library's exceptions into errors of the command."""
+        return client_errors(self.bootstrap)
+
+    def settings(self) -> AbstractContextManager[dict[str, Any]]:
+        """Settings for Headrace's own clients; errors inside become errors of the command."""
+        return client_settings(self.bootstrap, self.properties)
+
+    def cluster(self) -> AbstractContextManager[Cluster]:
+        """The cluster over our own wire; errors inside become errors of the command."""
+        from headrace.cli.common.cluster import open_cluster
+
+        return open_cluster(self.bootstrap, self.properties)
+
+
 def client_config(bootstrap: str, properties: list[str] | None) -> dict[str, Any]:
-    """Settings of a confluent-kafka client, after a look whether anybody answers there."""
+    """Settings of a confluent-kafka client, once a broker is known to answer."""
     given = parse_pairs(properties, "-X")
     check_reachable(bootstrap)
-    # librdkafka writes connection trouble to standard error by itself; these commands report it.
+    # librdkafka would also write connection errors to standard error by itself.
     return {"bootstrap.servers": bootstrap, "log_level": 0, **given}
 
 
 def admin_client(bootstrap: str, properties: list[str] | None) -> AdminClient:
-    """An admin client of the broker there."""
+    """An admin client of the cluster."""
     config = client_config(bootstrap, properties)
     with client_errors(bootstrap):
         from confluent_kafka.admin import AdminClient
@@ -113,7 +150,7 @@ def explain(error: Any, bootstrap: str) -> tuple[str, str]:
 
 
 def check_reachable(bootstrap: str) -> None:
-    """Say at once when nobody listens there."""
+    """CliError at once if no broker listens at the address."""
     # The library retries for half a minute before it reports a refused connection.
     problem = ""
     for server in filter(None, bootstrap.split(",")):

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import typer
 
 Row = Mapping[str, object]
+T = TypeVar("T")
 
 
 class Output(StrEnum):
@@ -41,6 +43,36 @@ def show_json(value: object) -> None:
     """Print one JSON document."""
     json.dump(value, sys.stdout, indent=2, ensure_ascii=False)
     sys.stdout.write("\n")
+
+
+def show_all(
+    found: Sequence[T],
+    columns: Sequence[str],
+    output: Output,
+    *,
+    row: Callable[[T], Row],
+    details: Callable[[T], Row],
+) -> None:
+    """Print things as a table of their rows, or as JSON with all their details."""
+    if output is Output.json:
+        show_json([details(one) for one in found])
+    else:
+        show_rows([row(one) for one in found], columns, output)
+
+
+def as_text(value: bytes | None) -> str | dict[str, str] | None:
+    """Bytes as text where they are UTF-8, else marked as base64."""
+    if value is None:
+        return None
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(value).decode()}
+
+
+def headers_text(headers: Iterable[tuple[str, bytes | None]]) -> list[list[object]]:
+    """Headers for JSON, as pairs in their order."""
+    return [[name, as_text(value)] for name, value in headers]
 
 
 def _cell(value: object) -> str:

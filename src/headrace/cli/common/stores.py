@@ -1,13 +1,15 @@
-"""Reaching a store: the option of every verb that looks into one, and its errors."""
+"""Reaching a store: the option of every verb that reads one, and what the verbs share."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headrace.cli.common.durations import parse_duration_ms
 from headrace.cli.common.errors import CliError
 from headrace.config import environment
 
@@ -27,39 +29,37 @@ StoreOption = Annotated[
 ]
 
 
+OlderThanOption = Annotated[
+    str, typer.Option(metavar="DURATION", help="Only what was finished longer ago.")
+]
+
+
 @contextmanager
 def open_cli_store(url: str | None, *, create: bool = False) -> Iterator[Store]:
-    """The store at this URL, with its errors as errors of the command."""
+    """The store at this URL; CliError if there is none, unless it is to be created."""
     if not url:
         raise CliError(
             "no store is given", "--store sqlite:///shop.db, or set HEADRACE_STORE", exit_code=2
         )
     try:
-        from headrace.store import StoreError, open_store
+        from headrace.store import open_store
+
+        store = open_store(url)
     except ModuleNotFoundError as missing:
         raise CliError(str(missing)) from None
-    try:
-        store = open_store(url)
+    with closing(store):
         if create:
             store.create()
-        else:
-            _check(store, url)
-    except StoreError as error:
-        raise CliError(error.message, error.hint) from None
-    except ModuleNotFoundError as missing:
-        raise CliError(str(missing)) from None
-    try:
+        elif not store.exists():
+            # A mistyped name must not leave an empty database behind.
+            raise CliError(
+                f"there is no store at {url}",
+                "the first run of its app, or headrace outbox relay, creates the tables",
+            )
         yield store
-    except StoreError as error:
-        raise CliError(error.message, error.hint) from None
-    finally:
-        store.close()
 
 
-def _check(store: Store, url: str) -> None:
-    """A look must not leave an empty database behind where somebody has mistyped its name."""
-    if not store.exists():
-        raise CliError(
-            f"there is no store at {url}",
-            "the first run of its app, or headrace outbox relay, makes the tables",
-        )
+def remove_older(older_than: str, remove: Callable[[int], int]) -> int:
+    """Remove what is older, by batches until nothing is left; returns how much was removed."""
+    before_ms = round(time.time() * 1000) - parse_duration_ms(older_than, "--older-than")
+    return sum(iter(lambda: remove(before_ms), 0))

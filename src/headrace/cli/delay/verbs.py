@@ -7,11 +7,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headrace.cli.common.connection import BootstrapOption, PropertyOption, client_settings
+from headrace.cli.common.connection import KafkaOptions
 from headrace.cli.common.durations import parse_duration_ms, show_duration
 from headrace.cli.common.errors import CliError
-from headrace.cli.common.failed import as_text
-from headrace.cli.common.output import Output, OutputOption, show_json, show_rows
+from headrace.cli.common.option_groups import with_groups
+from headrace.cli.common.output import (
+    Output,
+    OutputOption,
+    as_text,
+    headers_text,
+    show_all,
+    show_json,
+)
 from headrace.client.times import parse_time_ms, show_time
 
 if TYPE_CHECKING:
@@ -30,37 +37,36 @@ IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The id of a delay
 
 
 @app.command("list")
+@with_groups
 def list_messages(
     *,
     target: Annotated[str | None, typer.Option(help="Only those to this topic.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="At most so many, the next due.")] = 100,
-    bootstrap: BootstrapOption,
-    properties: PropertyOption = None,
+    kafka: KafkaOptions,
     output: OutputOption = Output.table,
 ) -> None:
     """List messages that wait, the next due one first."""
     from itertools import islice
 
-    with client_settings(bootstrap, properties) as settings:
+    with kafka.settings() as settings:
         from headrace.ledger.delay.service import pending
 
         chosen = (one for one in pending(settings) if target in (None, one.target))
         found = list(islice(chosen, limit))
-    if output is Output.json:
-        show_json([_details(one) for one in found])
-    else:
-        show_rows([_line(one) for one in found], COLUMNS, output)
+    show_all(found, COLUMNS, output, row=_line, details=_details)
 
 
 @app.command()
-def show(id: IdArgument, *, bootstrap: BootstrapOption, properties: PropertyOption = None) -> None:
+@with_groups
+def show(id: IdArgument, *, kafka: KafkaOptions) -> None:
     """Show all that is known of a message, as JSON."""
-    with client_settings(bootstrap, properties) as settings:
+    with kafka.settings() as settings:
         found = _find(settings, id)
     show_json(_details(found))
 
 
 @app.command()
+@with_groups
 def cancel(
     id: IdArgument,
     *,
@@ -68,11 +74,10 @@ def cancel(
         bool,
         typer.Option("--force", help="Even if it is not there yet: it is waited for for a day."),
     ] = False,
-    bootstrap: BootstrapOption,
-    properties: PropertyOption = None,
+    kafka: KafkaOptions,
 ) -> None:
     """Cancel a message; without effect if it is delivered meanwhile."""
-    with client_settings(bootstrap, properties) as settings:
+    with kafka.settings() as settings:
         if not force:
             _find(settings, id)
         with _producer(settings) as producer:
@@ -81,6 +86,7 @@ def cancel(
 
 
 @app.command()
+@with_groups
 def reschedule(
     id: IdArgument,
     *,
@@ -90,12 +96,11 @@ def reschedule(
     at: Annotated[
         str | None, typer.Option(metavar="TIME", help="A time such as 2030-01-01T12:00Z, or @MS.")
     ] = None,
-    bootstrap: BootstrapOption,
-    properties: PropertyOption = None,
+    kafka: KafkaOptions,
 ) -> None:
     """Give a message another time; one that is delivered meanwhile comes a second time."""
     due_ms = _due_ms(after, at)
-    with client_settings(bootstrap, properties) as settings:
+    with kafka.settings() as settings:
         found = _find(settings, id)
         from headrace.client.message import ID_HEADER
 
@@ -159,5 +164,5 @@ def _details(found: DelayedMessage) -> dict[str, Any]:
         "scheduled": show_time(found.at_ms),
         "key": as_text(found.key),
         "value": as_text(found.value),
-        "headers": [[name, as_text(value)] for name, value in found.headers],
+        "headers": headers_text(found.headers),
     }

@@ -1,4 +1,4 @@
-"""`headrace dlq`: dead letters, looked at, sent again or thrown away."""
+"""`headrace dlq`: list, show, replay and discard dead letters."""
 
 from __future__ import annotations
 
@@ -6,27 +6,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headrace.cli.common.arguments import YesOption, confirm
-from headrace.cli.common.connection import (
-    BootstrapOption,
-    PropertyOption,
-    check_reachable,
-    client_errors,
-)
+from headrace.cli.common.connection import KafkaOptions, check_reachable
 from headrace.cli.common.errors import CliError
-from headrace.cli.common.failed import (
-    AllOption,
-    DryRunOption,
-    FingerprintOption,
+from headrace.cli.common.messages import (
     HandlerOption,
-    IdsArgument,
-    LimitOption,
-    TopicOption,
-    choose,
+    MessageChoice,
+    MessageFilter,
     message_details,
 )
-from headrace.cli.common.output import Output, OutputOption, show_json, show_rows
-from headrace.cli.common.pairs import parse_pairs
+from headrace.cli.common.option_groups import with_groups
+from headrace.cli.common.options import LimitOption, MessageArgument, YesOption, confirm
+from headrace.cli.common.output import Output, OutputOption, show_all, show_json, show_rows
 from headrace.cli.common.stores import StoreOption, open_cli_store
 from headrace.client.times import show_time
 
@@ -35,9 +25,7 @@ if TYPE_CHECKING:
     from headrace.store.dead_letters import Letter, LetterGroup
     from headrace.store.failed_messages import Selection
 
-app = typer.Typer(
-    help="List dead letters, show one, send them again or throw them away.", no_args_is_help=True
-)
+app = typer.Typer(help="List, show, replay and discard dead letters.", no_args_is_help=True)
 
 COLUMNS = ("id", "handler", "source", "attempts", "failed", "fingerprint", "error")
 GROUP_COLUMNS = ("fingerprint", "letters", "handler", "topic", "first", "last", "place", "error")
@@ -45,52 +33,44 @@ DRY_RUN_LISTED = 20
 
 
 @app.command("list")
+@with_groups
 def list_letters(
     *,
-    fingerprint: FingerprintOption = None,
-    handler: HandlerOption = None,
-    topic: TopicOption = None,
+    filter: MessageFilter,
     groups: Annotated[
         bool, typer.Option("--groups", "-g", help="One line for each kind of failure.")
     ] = False,
     replayed: Annotated[
-        bool, typer.Option("--replayed", help="Those that were sent again, too.")
+        bool, typer.Option("--replayed", help="Also those that were replayed.")
     ] = False,
     limit: LimitOption = 100,
     store: StoreOption,
     output: OutputOption = Output.table,
 ) -> None:
     """List dead letters, oldest first."""
-    from headrace.store.failed_messages import Selection
-
-    chosen = Selection((), fingerprint, handler, topic)
     with open_cli_store(store) as opened:
         if groups:
-            found = opened.dead_letters.groups(chosen)
+            found = opened.dead_letters.groups(filter.chosen())
             show_rows([_group_line(group) for group in found], GROUP_COLUMNS, output)
             return
-        letters = opened.dead_letters.find(chosen, with_replayed=replayed, limit=limit)
-    if output is Output.json:
-        show_json([_details(letter) for letter in letters])
-    else:
-        show_rows([_line(letter) for letter in letters], COLUMNS, output)
+        letters = opened.dead_letters.find(filter.chosen(), with_replayed=replayed, limit=limit)
+    show_all(letters, COLUMNS, output, row=_line, details=_details)
 
 
 @app.command()
 def show(
-    id: Annotated[str, typer.Argument(metavar="ID", help="The id of a message.")],
+    id: MessageArgument,
     *,
     handler: HandlerOption = None,
     store: StoreOption,
     output: OutputOption = Output.table,
 ) -> None:
     """Show a dead letter with its payload, headers and traceback."""
-    from headrace.store.failed_messages import Selection
-
+    chosen = MessageFilter(handler=handler).chosen([id])
     with open_cli_store(store) as opened:
-        letters = opened.dead_letters.find(Selection((id,), handler=handler), with_replayed=True)
+        letters = opened.dead_letters.find(chosen, with_replayed=True)
     if not letters:
-        raise CliError(f"no dead letter has the id {id}", "headrace dlq list shows those there are")
+        raise CliError(f"there is no dead letter with id {id!r}", "headrace dlq list shows the ids")
     if output is Output.json:
         show_json([_details(letter) for letter in letters])
         return
@@ -104,58 +84,39 @@ def show(
 
 
 @app.command()
+@with_groups
 def replay(
-    ids: IdsArgument = None,
-    *,
-    fingerprint: FingerprintOption = None,
-    handler: HandlerOption = None,
-    topic: TopicOption = None,
-    everything: AllOption = False,
-    dry_run: DryRunOption = False,
-    yes: YesOption = False,
-    bootstrap: BootstrapOption,
-    properties: PropertyOption = None,
-    store: StoreOption,
+    *, choice: MessageChoice, yes: YesOption = False, kafka: KafkaOptions, store: StoreOption
 ) -> None:
-    """Send dead letters to the end of the topics they came from, with their ids."""
+    """Send dead letters to the end of the topics they came from, with the same ids."""
     from headrace.handlers.dead_letters import replay as send_back
 
-    chosen = choose(ids, fingerprint, handler, topic, everything)
+    chosen = choice.required()
     with open_cli_store(store) as opened:
         count = _count(opened, chosen)
-        if dry_run:
+        if choice.dry_run:
             _show_dry_run(opened, chosen, f"would be sent again: {count}")
             return
         confirm(f"Send {count} messages again?", yes)
-        check_reachable(bootstrap)
-        with client_errors(bootstrap):
+        check_reachable(kafka.bootstrap)
+        with kafka.errors():
             from headrace.client.producer import Producer
             from headrace.large.large import Large
 
-            settings = {"bootstrap.servers": bootstrap, **parse_pairs(properties, "-X")}
             large = Large()
-            with Producer(settings, large=large) as producer:
+            with Producer(kafka.given(), large=large) as producer:
                 sent = sum(map(len, send_back(opened, producer, chosen, large)))
     print(f"sent again: {sent}")
 
 
 @app.command()
-def discard(
-    ids: IdsArgument = None,
-    *,
-    fingerprint: FingerprintOption = None,
-    handler: HandlerOption = None,
-    topic: TopicOption = None,
-    everything: AllOption = False,
-    dry_run: DryRunOption = False,
-    yes: YesOption = False,
-    store: StoreOption,
-) -> None:
-    """Forget dead letters, replayed ones too; the records in their topic stay."""
-    chosen = choose(ids, fingerprint, handler, topic, everything)
+@with_groups
+def discard(*, choice: MessageChoice, yes: YesOption = False, store: StoreOption) -> None:
+    """Delete dead letters from the index, also replayed ones; the records in their topic stay."""
+    chosen = choice.required()
     with open_cli_store(store) as opened:
         count = _count(opened, chosen, with_replayed=True)
-        if dry_run:
+        if choice.dry_run:
             _show_dry_run(opened, chosen, f"would be discarded: {count}", with_replayed=True)
             return
         confirm(f"Discard {count} dead letters for good?", yes)
@@ -165,7 +126,7 @@ def discard(
 def _count(store: Store, chosen: Selection, *, with_replayed: bool = False) -> int:
     count = store.dead_letters.count(chosen, with_replayed=with_replayed)
     if not count:
-        raise CliError("there is no such dead letter", "headrace dlq list shows those there are")
+        raise CliError("there is no such dead letter", "headrace dlq list shows the dead letters")
     return count
 
 

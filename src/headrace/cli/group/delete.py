@@ -6,12 +6,13 @@ from typing import Annotated
 
 import typer
 
-from headrace.cli.common.arguments import GroupsArgument, YesOption, confirm
-from headrace.cli.common.cluster import open_cluster
-from headrace.cli.common.connection import BootstrapOption, PropertyOption
+from headrace.cli.common.connection import KafkaOptions
+from headrace.cli.common.option_groups import with_groups
+from headrace.cli.common.options import GroupsArgument, YesOption, confirm
 from headrace.cli.common.partition_sets import parse_selection
 
 
+@with_groups
 def delete(
     names: GroupsArgument,
     *,
@@ -25,19 +26,18 @@ def delete(
         ),
     ] = None,
     yes: YesOption = False,
-    bootstrap: BootstrapOption,
-    properties: PropertyOption = None,
+    kafka: KafkaOptions,
 ) -> None:
     """Delete groups that have no members, or their offsets of topics that no member reads."""
     from headrace.client.admin.groups import delete_group, delete_offsets, find_groups
 
     selection = parse_selection(topic, "--topic")
-    with open_cluster(bootstrap, properties) as cluster:
+    with kafka.cluster() as cluster:
         find_groups(cluster, names)
     part = f"the offsets of {', '.join(topic)} in " if topic else ""
     confirm(f"Delete {part}{', '.join(names)}?", yes)
     for name in names:
-        with open_cluster(bootstrap, properties) as cluster:
+        with kafka.cluster() as cluster:
             if selection:
                 done = f"deleted offsets of {name}: {delete_offsets(cluster, name, selection)}"
             else:

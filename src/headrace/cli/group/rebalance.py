@@ -7,12 +7,13 @@ from typing import Annotated
 
 import typer
 
-from headrace.cli.common.arguments import GroupArgument
-from headrace.cli.common.cluster import open_cluster
-from headrace.cli.common.connection import BootstrapOption, PropertyOption
+from headrace.cli.common.connection import KafkaOptions
 from headrace.cli.common.durations import parse_duration_ms
+from headrace.cli.common.option_groups import with_groups
+from headrace.cli.common.options import GroupArgument
 
 
+@with_groups
 def rebalance(
     name: GroupArgument,
     *,
@@ -26,8 +27,7 @@ def rebalance(
     timeout: Annotated[
         str, typer.Option(metavar="DURATION", help="How long to wait until it is done.")
     ] = "1m",
-    bootstrap: BootstrapOption,
-    properties: PropertyOption = None,
+    kafka: KafkaOptions,
 ) -> None:
     """Make a group assign its partitions to its members again, and wait until it has."""
     from headrace.client.admin.groups import find_groups
@@ -35,7 +35,7 @@ def rebalance(
 
     seconds_max = parse_duration_ms(timeout, "--timeout") / 1000
     began = time.monotonic()
-    with open_cluster(bootstrap, properties) as cluster:
+    with kafka.cluster() as cluster:
         rebalancing = Rebalance(cluster, find_groups(cluster, [name])[0])
         if remove:
             rebalancing.remove(remove)

@@ -8,21 +8,17 @@ from typing import Annotated
 
 import typer
 
-from headrace.cli.common.arguments import GroupArgument
-from headrace.cli.common.cluster import open_cluster
-from headrace.cli.common.connection import (
-    BootstrapOption,
-    PropertyOption,
-    admin_client,
-    client_errors,
-)
+from headrace.cli.common.connection import KafkaOptions
 from headrace.cli.common.errors import CliError
+from headrace.cli.common.option_groups import with_groups
+from headrace.cli.common.options import GroupArgument
 from headrace.cli.common.output import Output, OutputOption, show_rows
 from headrace.cli.common.partition_sets import parse_selection
 
 PLAN_COLUMNS = ("topic", "partition", "from", "to", "change", "lag", "note")
 
 
+@with_groups
 def seek(
     name: GroupArgument,
     *,
@@ -56,8 +52,7 @@ def seek(
         ),
     ] = None,
     output: OutputOption = Output.table,
-    bootstrap: BootstrapOption,
-    properties: PropertyOption = None,
+    kafka: KafkaOptions,
 ) -> None:
     """Move a group that has no members to other offsets."""
     from headrace.client.admin import seek as seeking
@@ -76,8 +71,8 @@ def seek(
     except AdminError as problem:
         raise CliError(f"--to {problem.message}", problem.hint, 2) from None
     selection = parse_selection(topic, "--topic")
-    admin = admin_client(bootstrap, properties)
-    with open_cluster(bootstrap, properties) as cluster, client_errors(bootstrap):
+    admin = kafka.admin()
+    with kafka.cluster() as cluster, kafka.errors():
         listed = {row.group: row for row in list_groups(cluster)}
         if name not in listed and not new:
             missing = no_group(name, listed)

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from headrace.cli.common.arguments import GroupsArgument
-from headrace.cli.common.cluster import open_cluster
-from headrace.cli.common.connection import BootstrapOption, PropertyOption
+from headrace.cli.common.connection import KafkaOptions
+from headrace.cli.common.option_groups import with_groups
+from headrace.cli.common.options import GroupsArgument
 from headrace.cli.common.output import Output, OutputOption, show_json, show_rows
 from headrace.cli.group import delete as group_delete
 from headrace.cli.group import rebalance as group_rebalance
@@ -47,6 +47,7 @@ class GroupType(StrEnum):
 
 
 @app.command("list")
+@with_groups
 def list_groups(
     *,
     state: Annotated[
@@ -58,13 +59,12 @@ def list_groups(
         typer.Option("--type", case_sensitive=False, help="Only groups of this type; as --state."),
     ] = None,
     output: OutputOption = Output.table,
-    bootstrap: BootstrapOption,
-    properties: PropertyOption = None,
+    kafka: KafkaOptions,
 ) -> None:
     """List groups of every kind."""
     from headrace.client.admin import groups
 
-    with open_cluster(bootstrap, properties) as cluster:
+    with kafka.cluster() as cluster:
         found = groups.list_groups(cluster)
     rows = [
         {
@@ -81,6 +81,7 @@ def list_groups(
 
 
 @app.command()
+@with_groups
 def describe(
     names: GroupsArgument,
     *,
@@ -91,14 +92,13 @@ def describe(
         ),
     ] = False,
     output: OutputOption = Output.table,
-    bootstrap: BootstrapOption,
-    properties: PropertyOption = None,
+    kafka: KafkaOptions,
 ) -> None:
     """Show the state, the members, and the offsets and lag of groups."""
     from headrace.cli.group.details import read_groups
     from headrace.client.admin.groups import find_groups
 
-    with open_cluster(bootstrap, properties) as cluster:
+    with kafka.cluster() as cluster:
         details = read_groups(cluster, find_groups(cluster, names), behind=behind)
     if output is Output.json:
         show_json(details)

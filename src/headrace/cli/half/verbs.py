@@ -1,4 +1,4 @@
-"""`headrace half`: messages that wait for a decision, looked at and decided."""
+"""`headrace half`: list, show and decide half messages."""
 
 from __future__ import annotations
 
@@ -9,12 +9,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headrace.cli.common.arguments import YesOption, confirm
-from headrace.cli.common.connection import BootstrapOption, PropertyOption, client_settings
+from headrace.cli.common.connection import KafkaOptions
 from headrace.cli.common.durations import parse_duration_ms, show_duration
 from headrace.cli.common.errors import CliError
-from headrace.cli.common.failed import as_text
-from headrace.cli.common.output import Output, OutputOption, show_json, show_rows
+from headrace.cli.common.option_groups import with_groups
+from headrace.cli.common.options import YesOption, confirm
+from headrace.cli.common.output import (
+    Output,
+    OutputOption,
+    as_text,
+    headers_text,
+    show_all,
+    show_json,
+)
 from headrace.client.times import show_time
 
 if TYPE_CHECKING:
@@ -40,19 +47,19 @@ class StateChoice(StrEnum):
 
 
 @app.command("list")
+@with_groups
 def list_halves(
     *,
     state: Annotated[StateChoice | None, typer.Option(help="Only those in this state.")] = None,
     group: Annotated[str | None, typer.Option(help="Only those of this producer group.")] = None,
     everything: Annotated[
-        bool, typer.Option("--all", "-a", help="Those decided in the last day, too.")
+        bool, typer.Option("--all", "-a", help="Also those decided in the last day.")
     ] = False,
-    limit: Annotated[int, typer.Option(min=1, help="At most so many, the next due first.")] = 100,
-    bootstrap: BootstrapOption,
-    properties: PropertyOption = None,
+    limit: Annotated[int, typer.Option(min=1, help="List at most this many.")] = 100,
+    kafka: KafkaOptions,
     output: OutputOption = Output.table,
 ) -> None:
-    """List half messages that are not decided yet; parked ones wait for a person."""
+    """List half messages that are not decided yet; parked ones wait for an operator."""
 
     def is_chosen(half: HalfStatus) -> bool:
         if group not in (None, half.group):
@@ -61,25 +68,24 @@ def list_halves(
             return everything or not half.is_decided
         return half.state.replace(" ", "-").startswith(state)
 
-    with client_settings(bootstrap, properties) as settings:
+    with kafka.settings() as settings:
         from headrace.ledger.half.service import half_statuses
 
         found = list(islice(filter(is_chosen, half_statuses(settings)), limit))
-    if output is Output.json:
-        show_json([_details(half) for half in found])
-    else:
-        show_rows([_line(half) for half in found], COLUMNS, output)
+    show_all(found, COLUMNS, output, row=_line, details=_details)
 
 
 @app.command()
-def show(id: IdArgument, *, bootstrap: BootstrapOption, properties: PropertyOption = None) -> None:
-    """Show all that is known of a half message, as JSON."""
-    with client_settings(bootstrap, properties) as settings:
+@with_groups
+def show(id: IdArgument, *, kafka: KafkaOptions) -> None:
+    """Show a half message with its payload and state, as JSON."""
+    with kafka.settings() as settings:
         found = _need(settings, id)
     show_json(_details(found))
 
 
 @app.command()
+@with_groups
 def resolve(
     id: IdArgument,
     *,
@@ -90,29 +96,32 @@ def resolve(
         str, typer.Option(metavar="DURATION", help="How long to wait for the service.")
     ] = "15s",
     yes: YesOption = False,
-    bootstrap: BootstrapOption,
-    properties: PropertyOption = None,
+    kafka: KafkaOptions,
 ) -> None:
-    """Decide a half message in its sender's place; the first decision on it wins."""
+    """Decide a half message instead of its sender; the first decision wins."""
     wait_ms = parse_duration_ms(wait, "--wait")
     wish = "committed" if commit else "rolled back"
-    with client_settings(bootstrap, properties) as settings:
+    with kafka.settings() as settings:
         found = _need(settings, id)
         if found.is_decided:
-            raise CliError(f"{id} is {found.state} already")
+            raise CliError(
+                f"{id} is {found.state} already", "only an undecided half message can be decided"
+            )
         confirm(f"{'Deliver' if commit else 'Drop'} {id} ({found.target or 'unknown'})?", yes)
         _decide(settings, id, commit)
         ended = _wait_decided(settings, id, time.monotonic() + wait_ms / 1000)
     if ended is None:
         raise CliError(
-            f"the decision is written, but was not carried out within {wait}",
+            f"the decision is written, but no service has carried it out within {wait}",
             "is a service running? headrace service half",
         )
     if ended.state != wish:
-        raise CliError(f"{id} is {ended.state}: another decision came first")
+        raise CliError(
+            f"{id} is {ended.state}: another decision came first", "a decision cannot be changed"
+        )
     if ended.refusal:
         raise CliError(
-            f"{id} is committed, but {ended.target} does not take it: {ended.refusal}",
+            f"{id} is committed, but {ended.target} refused it: {ended.refusal}",
             "the message is in headrace.half.dlq",
         )
     print(f"{id} is {ended.state}")
@@ -128,8 +137,8 @@ def _need(settings: dict[str, Any], id: str) -> HalfStatus:
     found = _find(settings, id)
     if found is None:
         raise CliError(
-            f"no half message has the id {id!r}",
-            "headrace half list --all shows those there are; is a service running?",
+            f"there is no half message with id {id!r}",
+            "headrace half list --all shows the ids; is a service running?",
         )
     return found
 
@@ -184,6 +193,6 @@ def _details(half: HalfStatus) -> dict[str, Any]:
         details |= {
             "key": as_text(half.key),
             "value": as_text(half.value),
-            "headers": [[name, as_text(value)] for name, value in half.headers],
+            "headers": headers_text(half.headers),
         }
     return details

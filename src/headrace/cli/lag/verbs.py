@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headrace.cli.common.arguments import GroupArgument
-from headrace.cli.common.cluster import open_cluster
-from headrace.cli.common.connection import BootstrapOption, PropertyOption
+from headrace.cli.common.connection import KafkaOptions
 from headrace.cli.common.durations import parse_duration_ms
 from headrace.cli.common.errors import CliError
+from headrace.cli.common.option_groups import with_groups
+from headrace.cli.common.options import GroupArgument
 from headrace.cli.common.output import Output, OutputOption, quiet_pipe
 from headrace.cli.common.stores import StoreOption
 
@@ -32,25 +32,23 @@ app = typer.Typer(
 
 
 @app.command("list")
+@with_groups
 def list_lag(
     names: PatternsArgument = None,
     *,
     partitions: Annotated[
         bool, typer.Option("--partitions", "-p", help="One line for each partition.")
     ] = False,
-    behind: Annotated[
-        bool, typer.Option("--behind", help="Only what is not read to its end.")
-    ] = False,
+    behind: Annotated[bool, typer.Option("--behind", help="Only what has lag.")] = False,
     output: OutputOption = Output.table,
-    bootstrap: BootstrapOption,
-    properties: PropertyOption = None,
+    kafka: KafkaOptions,
 ) -> None:
     """List the lag of groups of every kind; JSON has the partitions too."""
     from headrace.cli.lag import rows as lag_rows
     from headrace.client.clock import SystemClock
     from headrace.lag.meter import Meter
 
-    with open_cluster(bootstrap, properties) as cluster:
+    with kafka.cluster() as cluster:
         is_wanted = lag_rows.chooser(cluster, names)
         found = Meter(cluster, SystemClock()).look(is_wanted)
     if behind:
@@ -59,22 +57,22 @@ def list_lag(
 
 
 @app.command()
+@with_groups
 def watch(
     names: PatternsArgument = None,
     *,
-    every: Annotated[str, typer.Option(metavar="DURATION", help="How often to look.")] = "5s",
+    every: Annotated[str, typer.Option(metavar="DURATION", help="How often to measure.")] = "5s",
     count: Annotated[
-        int | None, typer.Option("--count", "-c", min=1, help="End after so many looks.")
+        int | None, typer.Option("--count", "-c", min=1, help="Stop after this many measurements.")
     ] = None,
     rules: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Rules of the lag service: show the level of each."),
+        typer.Option(metavar="FILE", help="Rules of the lag service; adds a level column."),
     ] = None,
     output: OutputOption = Output.table,
-    bootstrap: BootstrapOption,
-    properties: PropertyOption = None,
+    kafka: KafkaOptions,
 ) -> None:
-    """Show the lag of groups again and again, with what is written and read; Ctrl-C ends it."""
+    """Show the lag of groups repeatedly, with their read and write rates; Ctrl-C stops it."""
     from headrace.cli.lag import rows as lag_rows
     from headrace.client.clock import SystemClock
     from headrace.lag.meter import Meter
@@ -85,7 +83,7 @@ def watch(
     levels = None if rules is None else Watch(_read_rules(rules), {}, clock.monotonic_ms())
     never = threading.Event()
     with (
-        open_cluster(bootstrap, properties) as cluster,
+        kafka.cluster() as cluster,
         quiet_pipe(),
         contextlib.suppress(KeyboardInterrupt),
     ):
@@ -106,18 +104,18 @@ def watch(
 
 
 @app.command()
+@with_groups
 def explain(
     name: GroupArgument,
     *,
     watch_for: Annotated[
-        str, typer.Option("--for", metavar="DURATION", help="How long to watch it first.")
+        str, typer.Option("--for", metavar="DURATION", help="How long to watch the group first.")
     ] = "10s",
     store: StoreOption,
     output: OutputOption = Output.table,
-    bootstrap: BootstrapOption,
-    properties: PropertyOption = None,
+    kafka: KafkaOptions,
 ) -> None:
-    """Say why a group is behind, with the evidence and what helps."""
+    """Show why a group is behind, with the evidence and the remedies."""
     from headrace.cli.lag import rows as lag_rows
     from headrace.client.admin.groups import list_groups, no_group
     from headrace.client.clock import SystemClock
@@ -127,12 +125,12 @@ def explain(
 
     watch_ms = parse_duration_ms(watch_for, "--for")
     waiting = lag_rows.waiting_retries(store) if store else {}
-    with open_cluster(bootstrap, properties) as cluster:
+    with kafka.cluster() as cluster:
         snapshot = gather(cluster, name, SystemClock(), watch_ms, waiting)
         if snapshot is None:
             raise no_group(name, [row.group for row in list_groups(cluster)])
-    is_default = bootstrap == environment.bootstrap_servers()
-    findings = find_causes(snapshot, "" if is_default else f"-b {bootstrap}")
+    is_default = kafka.bootstrap == environment.bootstrap_servers()
+    findings = find_causes(snapshot, "" if is_default else f"-b {kafka.bootstrap}")
     lag_rows.show_findings(snapshot.group, findings, output)
 
 

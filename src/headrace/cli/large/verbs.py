@@ -9,15 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headrace.cli.common.connection import (
-    BootstrapOption,
-    PropertyOption,
-    client_config,
-    client_errors,
-)
+from headrace.cli.common.connection import KafkaOptions
 from headrace.cli.common.durations import parse_duration_ms
 from headrace.cli.common.errors import CliError
-from headrace.cli.common.failed import DryRunOption
+from headrace.cli.common.option_groups import with_groups
+from headrace.cli.common.options import DryRunOption
 from headrace.cli.common.output import Output, OutputOption, show_rows
 from headrace.cli.common.stores import StoreOption, open_cli_store
 from headrace.client.times import show_time
@@ -28,7 +24,7 @@ if TYPE_CHECKING:
     from headrace.large.garbage import Collected
 
 app = typer.Typer(
-    help="List the bodies of large messages, and remove those nobody needs.", no_args_is_help=True
+    help="List the bodies of large messages, and remove unneeded ones.", no_args_is_help=True
 )
 
 COLUMNS = ("cluster", "topic", "bodies", "bytes", "oldest", "newest")
@@ -38,7 +34,7 @@ ClaimsOption = Annotated[
     typer.Option(
         "--claims",
         metavar="URL",
-        help="Where bodies lie: a folder, a URL that fsspec knows, or a database's.",
+        help="Where bodies are stored: a folder, an fsspec URL, or a database URL.",
         default_factory=environment.large_url,
         show_default="HEADRACE_LARGE, or `large` in the data folder",
     ),
@@ -47,7 +43,7 @@ ClaimsOption = Annotated[
 
 @app.command("list")
 def list_bodies(*, claims: ClaimsOption, output: OutputOption = Output.table) -> None:
-    """List how many bodies lie there, by cluster and topic."""
+    """Count the stored bodies by cluster and topic."""
     by_topic: dict[tuple[str, str], list[Any]] = {}
     with _open(claims) as opened:
         for stored in opened.list():
@@ -67,27 +63,28 @@ def list_bodies(*, claims: ClaimsOption, output: OutputOption = Output.table) ->
 
 
 @app.command()
+@with_groups
 def gc(
     *,
     claims: ClaimsOption,
     grace: Annotated[
         str,
-        typer.Option(metavar="DURATION", help="Keep bodies for so long beyond their topic's time."),
+        typer.Option(metavar="DURATION", help="Keep bodies this long after their records."),
     ] = "1d",
     scan: Annotated[
         bool,
         typer.Option(
-            "--scan", help="Read compacted topics, and those kept for ever, to see what they need."
+            "--scan",
+            help="Read compacted topics and those kept forever, to find the bodies in use.",
         ),
     ] = False,
     dry_run: DryRunOption = False,
-    bootstrap: BootstrapOption,
-    properties: PropertyOption = None,
+    kafka: KafkaOptions,
     store: StoreOption,
 ) -> None:
     """Remove bodies whose records are gone from this cluster.
 
-    With a store, also those of messages put away there.
+    With a store, also those of messages stored there.
     """
     from headrace.errors import Unavailable
     from headrace.large.garbage import find_garbage
@@ -96,9 +93,9 @@ def gc(
 
     grace_ms = parse_duration_ms(grace, "--grace")
     now_ms = time.time_ns() // 1_000_000
-    config = client_config(bootstrap, properties)
+    config = kafka.config()
     facts_of = AskTopics(config)
-    with _open(claims) as opened, client_errors(bootstrap):
+    with _open(claims) as opened, kafka.errors():
         try:
             found = find_garbage(
                 opened,
@@ -113,7 +110,7 @@ def gc(
         _finish(opened, found, dry_run)
     if found.timeless and not scan:
         topics = ", ".join(sorted(found.timeless))
-        print(f"kept for ever or by key, so not looked at (--scan does): {topics}")
+        print(f"kept forever or by key, so not examined (use --scan): {topics}")
     if store:
         _collect_kept(store, now_ms, grace_ms, dry_run)
 
@@ -137,15 +134,12 @@ def _finish(claims: Claims, found: Collected, dry_run: bool, where: str = "") ->
 
 @contextmanager
 def _open(url: str) -> Iterator[Claims]:
-    """The bodies at a URL, with its errors as errors of the command."""
-    from headrace.errors import HandlerError
+    """The bodies at a URL; CliError if they cannot be reached."""
     from headrace.large.claims import open_claims
     from headrace.large.errors import ClaimsAway
 
     try:
         claims = open_claims(url)
-    except HandlerError as error:
-        raise CliError(error.message, error.hint) from None
     except ModuleNotFoundError as missing:
         raise CliError(str(missing)) from None
     try:

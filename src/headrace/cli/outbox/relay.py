@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headrace.cli.common.connection import BootstrapOption, PropertyOption, check_reachable
+from headrace.cli.common.connection import KafkaOptions, check_reachable
 from headrace.cli.common.durations import parse_duration_ms
 from headrace.cli.common.errors import CliError
-from headrace.cli.common.pairs import parse_pairs, split_address
-from headrace.cli.common.signals import on_stop
+from headrace.cli.common.option_groups import with_groups
+from headrace.cli.common.pairs import split_address
+from headrace.cli.common.processes import on_stop, start_logging
 from headrace.cli.common.stores import StoreOption, open_cli_store
 
 if TYPE_CHECKING:
@@ -24,30 +24,30 @@ if TYPE_CHECKING:
 HTTP_PORT = 8099
 
 
+@with_groups
 def relay(
     *,
-    once: Annotated[bool, typer.Option("--once", help="Send what is there now, and end.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Send what is pending, and exit.")] = False,
     confirm_within: Annotated[
         str,
-        typer.Option(metavar="DURATION", help="Send again what nobody confirmed for so long."),
+        typer.Option(metavar="DURATION", help="Resend what is not confirmed after this long."),
     ] = "5m",
-    sends: Annotated[int, typer.Option(min=1, help="Give a message up after so many sends.")] = 10,
+    sends: Annotated[int, typer.Option(min=1, help="Give up after this many sends.")] = 10,
     keep: Annotated[
         str, typer.Option(metavar="DURATION", help="Remove what was done longer ago.")
     ] = "7d",
     http: Annotated[
         str | None,
-        typer.Option(metavar="HOST:PORT", help="Take confirmations by HTTP there."),
+        typer.Option(metavar="HOST:PORT", help="Accept confirmations by HTTP at this address."),
     ] = None,
     http_token_file: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="The bearer token that HTTP callers must send."),
     ] = None,
-    bootstrap: BootstrapOption,
-    properties: PropertyOption = None,
+    kafka: KafkaOptions,
     store: StoreOption,
 ) -> None:
-    """Send what the outbox holds, until Ctrl-C or SIGTERM; several processes take turns."""
+    """Send the messages of the outbox until Ctrl-C or SIGTERM; one of several processes works."""
     from headrace.client.errors import UnknownSetting
     from headrace.client.producer import Producer
     from headrace.client.settings import common_settings, settings_of
@@ -61,15 +61,15 @@ def relay(
         sends_max=sends,
         keep_ms=parse_duration_ms(keep, "--keep"),
     )
-    given = {"bootstrap.servers": bootstrap, **parse_pairs(properties, "-X")}
+    given = kafka.given()
     try:
-        # A producer and consumers work here; each takes what it knows.
+        # A producer and consumers run here; each takes the settings of its kind.
         of_producer = settings_of(given, "producer")
         settings = common_settings(given)
     except UnknownSetting as unknown:
         raise CliError(f"-X: {unknown}", exit_code=2) from None
-    check_reachable(bootstrap)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    check_reachable(kafka.bootstrap)
+    start_logging()
     stop = threading.Event()
     on_stop(stop.set)
     with contextlib.ExitStack() as stack:
@@ -79,7 +79,7 @@ def relay(
         worker = Relay(opened, producer, switches, limits=limits)
         stack.callback(worker.close)
         if once:
-            # A step that finds only topics to be left alone may be followed by one that does not.
+            # After a step that found only held topics, the next one may find others.
             print(f"sent {sum(iter(lambda: worker.step() or worker.step(), 0))}")
             return
         where = ""
@@ -91,7 +91,7 @@ def relay(
         thread.start()
         stack.callback(thread.join)
         stack.callback(stop.set)
-        print(f"relaying to {bootstrap}{where}", flush=True)
+        print(f"relaying to {kafka.bootstrap}{where}", flush=True)
         worker.run(stop)
 
 

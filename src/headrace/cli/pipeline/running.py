@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from headrace.cli.common.connection import check_reachable
-from headrace.cli.common.signals import on_stop
+from headrace.cli.common.processes import on_stop
 from headrace.cli.pipeline.loading import pipeline_errors
 
 if TYPE_CHECKING:

@@ -8,13 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headrace.cli.common.connection import (
-    BootstrapOption,
-    PropertyOption,
-    client_config,
-    client_errors,
-)
+from headrace.cli.common.connection import KafkaOptions
 from headrace.cli.common.errors import CliError
+from headrace.cli.common.option_groups import with_groups
+from headrace.cli.common.options import TopicArgument, TopicsArgument
 from headrace.cli.common.output import Output, OutputOption, show_rows
 
 if TYPE_CHECKING:
@@ -25,58 +22,53 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
-TopicsArgument = Annotated[list[str], typer.Argument(metavar="TOPIC...", show_default=False)]
-TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)]
+
+@app.command()
+@with_groups
+def off(topics: TopicsArgument, *, kafka: KafkaOptions) -> None:
+    """Refuse records to topics; an outbox keeps its messages until they are on again."""
+    _turn(topics, lambda state: replace(state, is_on=False), kafka)
 
 
 @app.command()
-def off(
-    topics: TopicsArgument, *, bootstrap: BootstrapOption, properties: PropertyOption = None
-) -> None:
-    """Refuse records to these topics; an outbox keeps them until they are on again."""
-    _turn(topics, lambda state: replace(state, is_on=False), bootstrap, properties)
+@with_groups
+def on(topics: TopicsArgument, *, kafka: KafkaOptions) -> None:
+    """Accept records to topics again; a limit stays."""
+    _turn(topics, lambda state: replace(state, is_on=True), kafka)
 
 
 @app.command()
-def on(
-    topics: TopicsArgument, *, bootstrap: BootstrapOption, properties: PropertyOption = None
-) -> None:
-    """Take records to these topics again; a limit stays."""
-    _turn(topics, lambda state: replace(state, is_on=True), bootstrap, properties)
-
-
-@app.command()
+@with_groups
 def limit(
     topic: TopicArgument,
     per_second: Annotated[
         str,
         typer.Argument(
             metavar="RECORDS",
-            help="Records a second for each process, or none.",
+            help="Records a second of each process, or none.",
             show_default=False,
         ),
     ],
     *,
-    bootstrap: BootstrapOption,
-    properties: PropertyOption = None,
+    kafka: KafkaOptions,
 ) -> None:
-    """Let each process send so many records a second to a topic; `none` takes the limit away."""
+    """Limit how many records a second each process sends to a topic; `none` removes the limit."""
     wanted = _rate(per_second)
-    _turn([topic], lambda state: replace(state, limit_per_s=wanted), bootstrap, properties)
+    _turn([topic], lambda state: replace(state, limit_per_s=wanted), kafka)
 
 
 @app.command("list")
+@with_groups
 def list_(
     *,
     output: OutputOption = Output.table,
-    bootstrap: BootstrapOption,
-    properties: PropertyOption = None,
+    kafka: KafkaOptions,
 ) -> None:
     """Show the topics that are switched off or limited."""
     from headrace.client.switches import Switches
 
-    config = client_config(bootstrap, properties)
-    with client_errors(bootstrap), Switches(config) as switches:
+    config = kafka.config()
+    with kafka.errors(), Switches(config) as switches:
         states = switches.states()
     rows = [
         {"topic": topic, "state": "on" if state.is_on else "off", "limit": state.limit_per_s}
@@ -88,16 +80,15 @@ def list_(
 def _turn(
     topics: list[str],
     change: Callable[[SwitchState], SwitchState],
-    bootstrap: str,
-    properties: list[str] | None,
+    kafka: KafkaOptions,
 ) -> None:
     from headrace.client.switches import Switches, turn
 
-    config = client_config(bootstrap, properties)
-    with client_errors(bootstrap):
+    config = kafka.config()
+    with kafka.errors():
         with Switches(config) as switches:
             if not switches.is_ready:
-                raise CliError("the switches cannot be read now", "is the broker busy?")
+                raise CliError("the switches could not be read in time", "is the broker busy?")
             states = {topic: change(switches.state(topic)) for topic in topics}
         for topic, state in states.items():
             turn(config, topic, state)
@@ -117,5 +108,9 @@ def _rate(text: str) -> float | None:
     except ValueError:
         rate = 0.0
     if not 0 < rate < float("inf"):
-        raise CliError(f"{text!r} is not a number of records a second", "500, 0.5 or none", 2)
+        raise CliError(
+            f"{text!r} is not a number of records a second",
+            "use 500, 0.5 or none",
+            2,
+        )
     return rate

@@ -6,13 +6,15 @@ from typing import Annotated
 
 import typer
 
-from headrace.cli.common.connection import BootstrapOption, PropertyOption, client_config
+from headrace.cli.common.connection import KafkaOptions
 from headrace.cli.common.errors import CliError
+from headrace.cli.common.option_groups import with_groups
 from headrace.cli.records.formats import Formatter, compile_format, format_json
 from headrace.cli.records.positions import parse_positions
 from headrace.cli.records.reading import ConsumeOptions, consume_config, run_consume
 
 
+@with_groups
 def consume(
     topics: Annotated[list[str], typer.Argument(metavar="TOPIC...", show_default=False)],
     *,
@@ -55,8 +57,7 @@ def consume(
         typer.Option("--key-separator", "-K", metavar="TEXT", help="Print key, TEXT, value."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", "-J", help="One JSON object a line.")] = False,
-    bootstrap: BootstrapOption,
-    properties: PropertyOption = None,
+    kafka: KafkaOptions,
 ) -> None:
     """Print records, by default all values from the beginning on, and wait for more."""
     options = ConsumeOptions(
@@ -70,8 +71,8 @@ def consume(
     )
     if group is not None:
         _check_group_options(options, offset or [])
-    config = consume_config(options, client_config(bootstrap, properties))
-    run_consume(options, config, bootstrap)
+    config = consume_config(options, kafka.config())
+    run_consume(options, config, kafka)
 
 
 def _formatter(template: str | None, key_separator: str | None, as_json: bool) -> Formatter:

@@ -9,14 +9,9 @@ from typing import Annotated, Any
 
 import typer
 
-from headrace.cli.common.connection import (
-    BootstrapOption,
-    PropertyOption,
-    client_config,
-    client_errors,
-    explain,
-)
+from headrace.cli.common.connection import KafkaOptions, explain
 from headrace.cli.common.errors import CliError
+from headrace.cli.common.option_groups import with_groups
 from headrace.cli.records.lines import LineOptions, read_records
 
 FLUSH_TIMEOUT_SECONDS = 60.0
@@ -41,6 +36,7 @@ class Acks(StrEnum):
     all = "all"
 
 
+@with_groups
 def produce(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)],
     *,
@@ -72,8 +68,7 @@ def produce(
     as_json: Annotated[
         bool, typer.Option("--json", "-J", help="Lines as `headrace consume -J` prints them.")
     ] = False,
-    bootstrap: BootstrapOption,
-    properties: PropertyOption = None,
+    kafka: KafkaOptions,
 ) -> None:
     """Write one record per line of standard input."""
     lines = LineOptions(
@@ -87,18 +82,18 @@ def produce(
     config = {
         "compression.type": compression.value,
         "acks": acks.value,
-        **client_config(bootstrap, properties),
+        **kafka.config(),
     }
-    sent = _send(topic, read_records(sys.stdin.buffer, lines), config, bootstrap)
+    sent = _send(topic, read_records(sys.stdin.buffer, lines), config, kafka)
     if sys.stderr.isatty():
         print(f"{sent} records written to {topic}", file=sys.stderr)
 
 
 def _send(
-    topic: str, records: Iterable[dict[str, Any]], config: dict[str, Any], bootstrap: str
+    topic: str, records: Iterable[dict[str, Any]], config: dict[str, Any], kafka: KafkaOptions
 ) -> int:
     """Send every record and return how many, after the broker has confirmed them."""
-    with client_errors(bootstrap):
+    with kafka.errors():
         from confluent_kafka import Producer
 
         producer = Producer(config)
@@ -119,7 +114,7 @@ def _send(
             # Also after a bad line: the records before it were accepted and must not be lost.
             unconfirmed = producer.flush(FLUSH_TIMEOUT_SECONDS)
     if failures:
-        message, hint = explain(failures[0], bootstrap)
+        message, hint = explain(failures[0], kafka.bootstrap)
         raise CliError(f"{len(failures)} of {sent} records were not written: {message}", hint)
     if unconfirmed:
         raise CliError(f"{unconfirmed} of {sent} records are not confirmed", "is the broker up?")

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import select
 import signal
 import sys
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, NoReturn
 
-from headrace.cli.common.connection import client_errors
+from headrace.cli.common.connection import KafkaOptions
 from headrace.cli.common.errors import CliError
 from headrace.cli.common.output import quiet_pipe
 from headrace.cli.records.formats import Formatter
 from headrace.cli.records.positions import Positions, resolve
+from headrace.client.admin.errors import not_found
 from headrace.protocol.partitions import TopicPartition
 
 METADATA_TIMEOUT_SECONDS = 30.0
@@ -124,9 +124,7 @@ class Consumption:
         found: list[TopicPartition] = []
         for topic in self._options.topics:
             if topic not in known:
-                near = difflib.get_close_matches(topic, known, n=1)
-                hint = f"did you mean {near[0]}?" if near else "headrace topic list lists them"
-                raise CliError(f"there is no topic {topic!r}", hint)
+                raise not_found("topic", topic, known, "headrace topic list")
             there = sorted(known[topic].partitions)
             for partition in self._options.partitions or there:
                 if partition not in there:
@@ -138,12 +136,12 @@ class Consumption:
         return found
 
 
-def run_consume(options: ConsumeOptions, config: dict[str, Any], bootstrap: str) -> None:
+def run_consume(options: ConsumeOptions, config: dict[str, Any], kafka: KafkaOptions) -> None:
     """Print records; a closed pipe, Ctrl-C and SIGTERM end it quietly, offsets committed."""
     from confluent_kafka import Consumer
 
     out = sys.stdout.buffer
-    with client_errors(bootstrap), quiet_pipe(), contextlib.suppress(KeyboardInterrupt):
+    with kafka.errors(), quiet_pipe(), contextlib.suppress(KeyboardInterrupt):
         consumer = Consumer(config)
         try:
             consumption = Consumption(options, consumer, out)

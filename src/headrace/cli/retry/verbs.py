@@ -1,26 +1,23 @@
-"""`headrace retry`: the messages that wait for another try."""
+"""`headrace retry`: list the messages that wait for a retry, retry them now or drop them."""
 
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from headrace.cli.common.arguments import YesOption, confirm
 from headrace.cli.common.errors import CliError
-from headrace.cli.common.failed import (
-    AllOption,
-    DryRunOption,
-    FingerprintOption,
-    HandlerOption,
+from headrace.cli.common.messages import (
     IdsArgument,
-    LimitOption,
-    TopicOption,
-    choose,
+    MessageChoice,
+    MessageFilter,
     message_details,
 )
-from headrace.cli.common.output import Output, OutputOption, show_json, show_rows
+from headrace.cli.common.option_groups import with_groups
+from headrace.cli.common.options import LimitOption, YesOption, confirm
+from headrace.cli.common.output import Output, OutputOption, show_all
 from headrace.cli.common.stores import StoreOption, open_cli_store
 from headrace.client.times import show_time
 
@@ -30,75 +27,52 @@ if TYPE_CHECKING:
     from headrace.store.retries import ParkedMessage
 
 app = typer.Typer(
-    help="List messages that wait for another try, hurry them or drop them.", no_args_is_help=True
+    help="List messages that wait for a retry, retry them now or drop them.", no_args_is_help=True
 )
 
 COLUMNS = ("id", "handler", "state", "attempts", "next", "fingerprint", "error")
 
 
 @app.command("list")
+@with_groups
 def list_messages(
     ids: IdsArgument = None,
     *,
-    fingerprint: FingerprintOption = None,
-    handler: HandlerOption = None,
-    topic: TopicOption = None,
+    filter: MessageFilter,
     limit: LimitOption = 100,
     store: StoreOption,
     output: OutputOption = Output.table,
 ) -> None:
-    """List parked messages, the next one first; JSON shows payload and traceback too."""
-    from headrace.store.failed_messages import Selection
-
-    chosen = Selection(tuple(ids or ()), fingerprint, handler, topic)
+    """List parked messages, the next one first; JSON has payload and traceback too."""
     with open_cli_store(store) as opened:
-        found = opened.retries.find(chosen, limit)
+        found = opened.retries.find(filter.chosen(ids), limit)
     now_ms = _now_ms()
-    if output is Output.json:
-        show_json([_details(parked, now_ms) for parked in found])
-    else:
-        show_rows([_line(parked, now_ms) for parked in found], COLUMNS, output)
+    row, details = partial(_line, now_ms=now_ms), partial(_details, now_ms=now_ms)
+    show_all(found, COLUMNS, output, row=row, details=details)
 
 
 @app.command()
-def now(
-    ids: IdsArgument = None,
-    *,
-    fingerprint: FingerprintOption = None,
-    handler: HandlerOption = None,
-    topic: TopicOption = None,
-    everything: AllOption = False,
-    dry_run: DryRunOption = False,
-    store: StoreOption,
-) -> None:
-    """Try messages at once; one that stands behind another of its key still waits for it."""
-    chosen = choose(ids, fingerprint, handler, topic, everything)
+@with_groups
+def now(*, choice: MessageChoice, store: StoreOption) -> None:
+    """Retry messages at once; one that is behind another of its key still waits for it."""
+    chosen = choice.required()
     with open_cli_store(store) as opened:
         count = _count(opened, chosen)
-        if dry_run:
+        if choice.dry_run:
             print(f"would be tried now: {count}")
             return
-        opened.retries.make_due(chosen, _now_ms())
+        opened.retries.hurry(chosen, _now_ms())
     print(f"due now: {count}")
 
 
 @app.command()
-def drop(
-    ids: IdsArgument = None,
-    *,
-    fingerprint: FingerprintOption = None,
-    handler: HandlerOption = None,
-    topic: TopicOption = None,
-    everything: AllOption = False,
-    dry_run: DryRunOption = False,
-    yes: YesOption = False,
-    store: StoreOption,
-) -> None:
-    """Forget messages: they are neither tried again nor dead letters."""
-    chosen = choose(ids, fingerprint, handler, topic, everything)
+@with_groups
+def drop(*, choice: MessageChoice, yes: YesOption = False, store: StoreOption) -> None:
+    """Delete messages: they are neither retried nor become dead letters."""
+    chosen = choice.required()
     with open_cli_store(store) as opened:
         count = _count(opened, chosen)
-        if dry_run:
+        if choice.dry_run:
             print(f"would be dropped: {count}")
             return
         confirm(f"Drop {count} messages for good?", yes)
@@ -108,7 +82,7 @@ def drop(
 def _count(store: Store, chosen: Selection) -> int:
     count = store.retries.count(chosen)
     if not count:
-        raise CliError("no such message waits", "headrace retry list shows what does")
+        raise CliError("no such message waits for a retry", "headrace retry list shows all that do")
     return count
 
 

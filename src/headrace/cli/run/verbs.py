@@ -1,8 +1,7 @@
-"""`headrace run`: the handlers of an application."""
+"""`headrace run`: run the handlers of an application."""
 
 from __future__ import annotations
 
-import logging
 import signal
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,13 +9,14 @@ import typer
 
 from headrace.cli.common.errors import CliError
 from headrace.cli.common.loading import load_object
+from headrace.cli.common.processes import start_logging
 
 if TYPE_CHECKING:
     from headrace.handlers.app import App
 
 
 def run(
-    target: Annotated[str, typer.Argument(help="Where the app is.", metavar="MODULE:APP")],
+    target: Annotated[str, typer.Argument(help="The app to run.", metavar="MODULE:APP")],
     bootstrap: Annotated[
         str | None,
         typer.Option("--bootstrap", "-b", help="Brokers instead of those in the code."),
@@ -25,26 +25,20 @@ def run(
         str | None, typer.Option("--store", help="Store URL instead of the one in the code.")
     ] = None,
 ) -> None:
-    """Run an application's handlers; Ctrl-C or SIGTERM lets them finish, commits and ends.
+    """Run an application's handlers until Ctrl-C or SIGTERM; running messages finish and commit.
 
-    Start it as often as wanted: processes of the same groups share the partitions.
+    Run as many as you like: processes of the same groups share the partitions.
     """
     app = load_app(target)
     if bootstrap:
         app.bootstrap = bootstrap
     if store:
         app.store_url = store
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    start_logging()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: app.request_stop())
-    from headrace.client.errors import ClientError
-    from headrace.errors import HeadraceError
-
-    try:
-        print(f"running {', '.join(app.handlers)} on {app.bootstrap}", flush=True)
-        app.run()
-    except (HeadraceError, ClientError) as error:
-        raise CliError(error.message, error.hint) from None
+    print(f"running {', '.join(app.handlers)} on {app.bootstrap}", flush=True)
+    app.run()
 
 
 def load_app(target: str) -> App:

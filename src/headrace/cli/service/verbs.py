@@ -1,4 +1,4 @@
-"""`headrace service`: the services, as processes of their own."""
+"""`headrace service`: run services, each of which may run in several processes."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headrace.cli.common.connection import BootstrapOption, PropertyOption
+from headrace.cli.common.connection import KafkaOptions
 from headrace.cli.common.durations import parse_duration_ms
 from headrace.cli.common.errors import CliError
-from headrace.cli.common.pairs import parse_pairs
-from headrace.cli.common.signals import on_stop
+from headrace.cli.common.option_groups import with_groups
+from headrace.cli.common.processes import on_stop, start_logging
 from headrace.cli.common.stores import StoreOption
 
 if TYPE_CHECKING:
@@ -35,56 +35,57 @@ class Name(StrEnum):
     lag = "lag"
 
 
+@with_groups
 def service(
     names: Annotated[
         list[Name], typer.Argument(metavar="NAME...", help="delay, half, relay, retry, lag.")
     ],
     *,
-    bootstrap: BootstrapOption,
-    properties: PropertyOption = None,
+    kafka: KafkaOptions,
     store: StoreOption,
     app: Annotated[
-        str | None, typer.Option(metavar="MODULE:APP", help="Whose handlers retry runs.")
+        str | None, typer.Option(metavar="MODULE:APP", help="The app whose handlers retry runs.")
     ] = None,
     lag_config: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Levels and notifiers of lag, in TOML.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Levels and notifiers of lag, in TOML."),
     ] = None,
     cache_dir: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Where delay and half keep what is rebuilt at a start."),
+        typer.Option(metavar="DIR", help="Cache of delay and half, rebuilt if it is missing."),
     ] = None,
     partitions: Annotated[
         int | None,
-        typer.Option(min=1, help="Of a state topic that is made: as many instances can share."),
+        typer.Option(min=1, help="Of a new state topic; as many processes can share its work."),
     ] = None,
     first_check: Annotated[
-        str, typer.Option(metavar="DURATION", help="Half asks first after so long.")
+        str,
+        typer.Option(metavar="DURATION", help="When half first asks the sender."),
     ] = "6s",
     check_every: Annotated[
-        str, typer.Option(metavar="DURATION", help="Then half asks again, so often.")
+        str, typer.Option(metavar="DURATION", help="How often half asks again.")
     ] = "30s",
-    checks: Annotated[int, typer.Option(min=1, help="Half parks what nobody decides.")] = 15,
+    checks: Annotated[int, typer.Option(min=1, help="How often half asks before it parks.")] = 15,
     parent: Annotated[int | None, typer.Option(hidden=True)] = None,
 ) -> None:
-    """Run services until Ctrl-C or SIGTERM; start it as often as wanted, they share the work."""
+    """Run services until Ctrl-C or SIGTERM; run as many as you like, they share the work."""
     from headrace.errors import HandlerError
     from headrace.handlers.services import ServiceOptions
     from headrace.ledger.half.machine import HalfLimits
     from headrace.ledger.service import LedgerOptions
     from headrace.ledger.topics import STATE_PARTITIONS
 
-    # What runs beside a broker tells only what is wrong.
+    # Beside a broker, only warnings are logged.
     level = logging.INFO if parent is None else logging.WARNING
-    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    start_logging(level)
     ledger = LedgerOptions(state_partitions=partitions or STATE_PARTITIONS, cache_dir=cache_dir)
     half = HalfLimits(
         first_check_ms=parse_duration_ms(first_check, "--first-check"),
         check_every_ms=parse_duration_ms(check_every, "--check-every"),
         checks_max=checks,
     )
-    settings = {"bootstrap.servers": bootstrap, **parse_pairs(properties, "-X")}
     options = ServiceOptions(
-        settings=settings,
+        settings=kafka.given(),
         ledger=ledger,
         half=half,
         store_url=store,
@@ -102,7 +103,7 @@ def service(
         for one in services:
             one.start()
             started.append(one)
-        print(f"running {', '.join(dict.fromkeys(names))} on {bootstrap}", flush=True)
+        print(f"running {', '.join(dict.fromkeys(names))} on {kafka.bootstrap}", flush=True)
         while not stop.wait(PARENT_LOOK_SECONDS):
             if parent is not None and os.getppid() != parent:
                 break

@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-import difflib
-import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headrace.cli.common.connection import (
-    REQUEST_TIMEOUT_SECONDS,
-    BootstrapOption,
-    PropertyOption,
-    admin_client,
-    client_errors,
-)
+from headrace.cli.common.connection import REQUEST_TIMEOUT_SECONDS, KafkaOptions
 from headrace.cli.common.errors import CliError
+from headrace.cli.common.option_groups import with_groups
+from headrace.cli.common.options import TopicArgument, TopicsArgument, YesOption, confirm
 from headrace.cli.common.output import Output, OutputOption, show_json, show_rows
 from headrace.cli.common.pairs import parse_pairs
 from headrace.cli.topic.details import DETAIL_COLUMNS, read_details
+from headrace.client.admin.errors import not_found
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
 app = typer.Typer(help="Create, list, describe, alter and delete topics.", no_args_is_help=True)
 
-NamesArgument = Annotated[list[str], typer.Argument(metavar="TOPIC...", show_default=False)]
 ConfigOption = Annotated[
     list[str] | None,
     typer.Option("--config", "-c", metavar="NAME=VALUE", help="A topic setting; may be repeated."),
@@ -33,8 +27,9 @@ ConfigOption = Annotated[
 
 
 @app.command()
+@with_groups
 def create(
-    names: NamesArgument,
+    names: TopicsArgument,
     *,
     partitions: Annotated[
         int, typer.Option("--partitions", "-p", help="How many; -1 is the broker's default.")
@@ -44,14 +39,13 @@ def create(
     ] = -1,
     config: ConfigOption = None,
     if_not_exists: Annotated[
-        bool, typer.Option("--if-not-exists", help="A topic that is there already is no error.")
+        bool, typer.Option("--if-not-exists", help="Skip topics that exist already.")
     ] = False,
-    bootstrap: BootstrapOption,
-    properties: PropertyOption = None,
+    kafka: KafkaOptions,
 ) -> None:
     """Create topics."""
     settings = parse_pairs(config, "--config")
-    admin = admin_client(bootstrap, properties)
+    admin = kafka.admin()
     from confluent_kafka import KafkaError, KafkaException
     from confluent_kafka.admin import NewTopic
 
@@ -68,7 +62,7 @@ def create(
         request_timeout=REQUEST_TIMEOUT_SECONDS,
     )
     for name, future in futures.items():
-        with client_errors(bootstrap):
+        with kafka.errors():
             try:
                 future.result()
             except KafkaException as problem:
@@ -81,17 +75,15 @@ def create(
 
 
 @app.command("list")
+@with_groups
 def list_topics(
     *,
-    internal: Annotated[
-        bool, typer.Option("--internal", help="Also the broker's own topics.")
-    ] = False,
+    internal: Annotated[bool, typer.Option("--internal", help="Also internal topics.")] = False,
     output: OutputOption = Output.table,
-    bootstrap: BootstrapOption,
-    properties: PropertyOption = None,
+    kafka: KafkaOptions,
 ) -> None:
     """List topics."""
-    topics = _topics(admin_client(bootstrap, properties), bootstrap)
+    topics = _topics(kafka.admin(), kafka)
     rows = [
         {
             "topic": name,
@@ -105,17 +97,17 @@ def list_topics(
 
 
 @app.command()
+@with_groups
 def describe(
-    names: NamesArgument,
+    names: TopicsArgument,
     *,
     output: OutputOption = Output.table,
-    bootstrap: BootstrapOption,
-    properties: PropertyOption = None,
+    kafka: KafkaOptions,
 ) -> None:
     """Show the id, the changed settings and the partitions of topics."""
-    admin = admin_client(bootstrap, properties)
-    _check_known(names, admin, bootstrap)
-    with client_errors(bootstrap):
+    admin = kafka.admin()
+    _check_known(names, admin, kafka)
+    with kafka.errors():
         details = read_details(admin, names)
     if output is Output.json:
         show_json(details)
@@ -129,8 +121,9 @@ def describe(
 
 
 @app.command()
+@with_groups
 def alter(
-    name: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)],
+    name: TopicArgument,
     *,
     partitions: Annotated[
         int | None, typer.Option("--partitions", "-p", help="The new number; it can only grow.")
@@ -138,17 +131,16 @@ def alter(
     config: ConfigOption = None,
     delete_config: Annotated[
         list[str] | None,
-        typer.Option("--delete-config", metavar="NAME", help="Back to the default."),
+        typer.Option("--delete-config", metavar="NAME", help="Set it back to the default."),
     ] = None,
-    bootstrap: BootstrapOption,
-    properties: PropertyOption = None,
+    kafka: KafkaOptions,
 ) -> None:
     """Change the settings of a topic, or give it more partitions."""
     settings = parse_pairs(config, "--config")
     if partitions is None and not settings and not delete_config:
         raise CliError("nothing to change", "give --partitions, --config or --delete-config", 2)
-    admin = admin_client(bootstrap, properties)
-    _check_known([name], admin, bootstrap)
+    admin = kafka.admin()
+    _check_known([name], admin, kafka)
     from confluent_kafka.admin import (
         AlterConfigOpType,
         ConfigEntry,
@@ -164,7 +156,7 @@ def alter(
         ConfigEntry(key, None, incremental_operation=AlterConfigOpType.DELETE)
         for key in delete_config or []
     ]
-    with client_errors(bootstrap):
+    with kafka.errors():
         if changes:
             resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=changes)
             _wait(admin.incremental_alter_configs([resource]))
@@ -174,39 +166,36 @@ def alter(
 
 
 @app.command()
+@with_groups
 def delete(
-    names: NamesArgument,
+    names: TopicsArgument,
     *,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    bootstrap: BootstrapOption,
-    properties: PropertyOption = None,
+    yes: YesOption = False,
+    kafka: KafkaOptions,
 ) -> None:
     """Delete topics and their data."""
-    admin = admin_client(bootstrap, properties)
-    _check_known(names, admin, bootstrap)
-    if sys.stdin.isatty() and not yes:
-        typer.confirm(f"Delete {', '.join(names)} and all their data?", abort=True)
+    admin = kafka.admin()
+    _check_known(names, admin, kafka)
+    confirm(f"Delete {', '.join(names)} and all their data?", yes)
     futures = admin.delete_topics(names, request_timeout=REQUEST_TIMEOUT_SECONDS)
     for name, future in futures.items():
-        with client_errors(bootstrap):
+        with kafka.errors():
             future.result()
         print(f"deleted {name}")
 
 
-def _topics(admin: AdminClient, bootstrap: str) -> dict[str, Any]:
-    with client_errors(bootstrap):
+def _topics(admin: AdminClient, kafka: KafkaOptions) -> dict[str, Any]:
+    with kafka.errors():
         topics: dict[str, Any] = admin.list_topics(timeout=REQUEST_TIMEOUT_SECONDS).topics
         return topics
 
 
-def _check_known(names: list[str], admin: AdminClient, bootstrap: str) -> None:
-    # Asked for all topics, because asking for one by name could make it.
-    known = _topics(admin, bootstrap)
+def _check_known(names: list[str], admin: AdminClient, kafka: KafkaOptions) -> None:
+    # Asked for all topics, because asking for one by name could create it.
+    known = _topics(admin, kafka)
     for name in names:
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean {near[0]}?" if near else "headrace topic list shows what there is"
-            raise CliError(f"there is no topic {name!r}", hint)
+            raise not_found("topic", name, known, "headrace topic list")
 
 
 def _wait(futures: dict[Any, Any]) -> None:

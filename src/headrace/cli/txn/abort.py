@@ -6,12 +6,13 @@ from typing import Annotated
 
 import typer
 
-from headrace.cli.common.arguments import YesOption, confirm
-from headrace.cli.common.cluster import open_cluster
-from headrace.cli.common.connection import BootstrapOption, PropertyOption
+from headrace.cli.common.connection import KafkaOptions
 from headrace.cli.common.errors import CliError
+from headrace.cli.common.option_groups import with_groups
+from headrace.cli.common.options import YesOption, confirm
 
 
+@with_groups
 def abort(
     name: Annotated[
         str | None, typer.Argument(metavar="[TRANSACTIONAL_ID]", show_default=False)
@@ -27,8 +28,7 @@ def abort(
         int | None, typer.Option(min=0, help="The offset at which it starts there.")
     ] = None,
     yes: YesOption = False,
-    bootstrap: BootstrapOption,
-    properties: PropertyOption = None,
+    kafka: KafkaOptions,
 ) -> None:
     """Abort a transaction by its id and fence its producer, or a hanging one where it hangs."""
     from headrace.client.admin.aborts import (
@@ -42,7 +42,7 @@ def abort(
 
     place = (topic, partition, start_offset)
     if name is not None and place == (None, None, None):
-        with open_cluster(bootstrap, properties) as cluster:
+        with kafka.cluster() as cluster:
             found = describe_transaction(cluster, name)
             check_open(found)
             confirm(f"Abort {name} and fence its producer?", yes)
@@ -50,7 +50,7 @@ def abort(
         print(f"aborted {name}: producer {found.producer} is fenced by epoch {epoch}")
     elif name is None and topic and partition is not None and start_offset is not None:
         key = (topic, partition)
-        with open_cluster(bootstrap, properties) as cluster:
+        with kafka.cluster() as cluster:
             producer = find_producer(cluster, key, start_offset)
             check_hanging(cluster, key, producer)
             confirm(f"Abort the transaction at {topic}:{partition} offset {start_offset}?", yes)

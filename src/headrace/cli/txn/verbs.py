@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headrace.cli.common.cluster import open_cluster
-from headrace.cli.common.connection import BootstrapOption, PropertyOption
+from headrace.cli.common.connection import KafkaOptions
 from headrace.cli.common.durations import parse_duration_ms, show_duration
+from headrace.cli.common.option_groups import with_groups
 from headrace.cli.common.output import Output, OutputOption, show_json, show_rows
 from headrace.cli.common.partition_sets import parse_selection
 from headrace.cli.txn import abort as txn_abort
@@ -43,6 +43,7 @@ class TxnState(StrEnum):
 
 
 @app.command("list")
+@with_groups
 def list_transactions(
     *,
     state: Annotated[
@@ -58,14 +59,13 @@ def list_transactions(
         typer.Option(metavar="DURATION", help="Only those open for longer, such as 10m."),
     ] = None,
     output: OutputOption = Output.table,
-    bootstrap: BootstrapOption,
-    properties: PropertyOption = None,
+    kafka: KafkaOptions,
 ) -> None:
     """List transactional ids with their transactions."""
     from headrace.client.admin import transactions
 
     at_least_ms = parse_duration_ms(longer_than, "--longer-than") if longer_than else None
-    with open_cluster(bootstrap, properties) as cluster:
+    with kafka.cluster() as cluster:
         found = transactions.list_transactions(cluster, state or (), producer or ())
     now_ms = round(time.time() * 1000)
     rows = [_row(row, now_ms) for row in found if _is_longer(row, now_ms, at_least_ms)]
@@ -93,17 +93,17 @@ def _row(row: Transaction, now_ms: int) -> dict[str, object]:
 
 
 @app.command()
+@with_groups
 def describe(
     names: Annotated[list[str], typer.Argument(metavar="TRANSACTIONAL_ID...", show_default=False)],
     *,
     output: OutputOption = Output.table,
-    bootstrap: BootstrapOption,
-    properties: PropertyOption = None,
+    kafka: KafkaOptions,
 ) -> None:
     """Show the state, the producer and the partitions of transactions."""
     from headrace.client.admin.transactions import describe_transaction, read_producers
 
-    with open_cluster(bootstrap, properties) as cluster:
+    with kafka.cluster() as cluster:
         found = [describe_transaction(cluster, name) for name in names]
         producers = read_producers(cluster, (key for row in found for key in row.partitions))
     starts = {
@@ -159,6 +159,7 @@ def _words(row: Transaction) -> dict[str, object]:
 
 
 @app.command()
+@with_groups
 def hanging(
     *,
     topic: Annotated[
@@ -180,15 +181,14 @@ def hanging(
         ),
     ] = "15m",
     output: OutputOption = Output.table,
-    bootstrap: BootstrapOption,
-    properties: PropertyOption = None,
+    kafka: KafkaOptions,
 ) -> None:
     """Find transactions that are open in a partition and that no coordinator knows any more."""
     from headrace.client.admin.aborts import find_hanging
 
     before_ms = round(time.time() * 1000) - parse_duration_ms(longer_than, "--longer-than")
     selection = parse_selection(topic, "--topic")
-    with open_cluster(bootstrap, properties) as cluster:
+    with kafka.cluster() as cluster:
         found = find_hanging(cluster, selection, before_ms)
     rows = [{**row._asdict(), "last": show_time(row.last_ms)} for row in found]
     show_rows(rows, HANGING_COLUMNS, output)

@@ -9,10 +9,17 @@ import typer
 
 GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", show_default=False)]
 GroupsArgument = Annotated[list[str], typer.Argument(metavar="GROUP...", show_default=False)]
+TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)]
+TopicsArgument = Annotated[list[str], typer.Argument(metavar="TOPIC...", show_default=False)]
+MessageArgument = Annotated[str, typer.Argument(metavar="ID", help="The id of a message.")]
+LimitOption = Annotated[int, typer.Option(min=1, help="List at most this many.")]
+DryRunOption = Annotated[
+    bool, typer.Option("--dry-run", "-n", help="Show what would be done, without doing it.")
+]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
 def confirm(question: str, yes: bool) -> None:
-    """Ask a person at a terminal; a script is taken at its word."""
+    """Ask a person at a terminal; a script is not asked."""
     if sys.stdin.isatty() and not yes:
         typer.confirm(question, abort=True)
