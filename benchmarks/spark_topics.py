@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from headrace.client.wire.cluster import Cluster
+from headrace.client.wire.cluster import ClusterClient
 from headrace.client.wire.leaders import LATEST, Leaders
 from headrace.client.wire.security import Security
 from headrace.protocol.api.produce import (
@@ -55,7 +55,7 @@ class Load:
         """Make the topic and write its records."""
         create_topic(bootstrap, self.topic)
         host, _, port = bootstrap.rpartition(":")
-        with Cluster([(host, int(port))], Security(), _SECONDS_MAX) as cluster:
+        with ClusterClient([(host, int(port))], Security(), _SECONDS_MAX) as cluster:
             variants = [memoryview(self._batch(seed)) for seed in range(_VARIANTS)]
             leader = cluster.brokers()[0]
             for number in range(self.batches):
@@ -73,7 +73,7 @@ class Load:
                     raise RuntimeError(f"{self.topic} could not be filled: error {code}")
             self._wait_until_readable(cluster)
 
-    def _wait_until_readable(self, cluster: Cluster) -> None:
+    def _wait_until_readable(self, cluster: ClusterClient) -> None:
         """Written is not yet synced, and only what is synced is read."""
         places = [(self.topic, partition) for partition in range(PARTITIONS)]
         deadline_s = time.monotonic() + _SECONDS_MAX

@@ -10,7 +10,7 @@ import threading
 
 from headrace import Consumer, Producer
 from headrace.client.clock import SystemClock
-from headrace.client.wire.cluster import Cluster, parse_servers
+from headrace.client.wire.cluster import ClusterClient, parse_servers
 from headrace.client.wire.security import Security
 from headrace.lag.causes import explain
 from headrace.lag.gather import gather
@@ -33,7 +33,7 @@ with BrokerThread() as broker:
         consumer.assign([("orders", 0)])
         consumer.commit_sync({("orders", 0): 4})
 
-    with Cluster(parse_servers(broker.bootstrap), Security()) as cluster:
+    with ClusterClient(parse_servers(broker.bootstrap), Security()) as cluster:
         [group] = Meter(cluster, clock).look(lambda row: row.group == "billing")
         print(f"{group.group}: {group.lag} records, {(group.behind_ms or 0) // 60_000} minutes")
 

@@ -7,7 +7,7 @@ import time
 from confluent_kafka import Producer
 
 from headrace.cli.common.pairs import split_address
-from headrace.client.wire.cluster import Cluster, CoordinatorOf
+from headrace.client.wire.cluster import ClusterClient, CoordinatorOf
 from headrace.client.wire.errors import refused
 from headrace.client.wire.security import Security
 from headrace.protocol.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -61,7 +61,7 @@ def leave_hanging(bootstrap: str, name: str, topic: str) -> int:
     those before KIP-890 did not.
     """
     host, port = split_address(bootstrap, "bootstrap")
-    with Cluster([(host, port)], Security(), TIMEOUT_SECONDS) as cluster:
+    with ClusterClient([(host, port)], Security(), TIMEOUT_SECONDS) as cluster:
         made = cluster.ask_coordinator(
             CoordinatorOf.TRANSACTION,
             name,

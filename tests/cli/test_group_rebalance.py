@@ -12,8 +12,8 @@ from tests.cli.tool import Headrace
 
 from headrace.client.admin.groups import find_groups
 from headrace.client.admin.rebalance import Rebalance
-from headrace.client.wire.cluster import Cluster, CoordinatorOf
-from headrace.client.wire.connection import Wire
+from headrace.client.wire.cluster import ClusterClient, CoordinatorOf
+from headrace.client.wire.connection import BrokerConnection
 from headrace.client.wire.security import Security
 from headrace.protocol.api.join_group import (
     JoinGroupRequest,
@@ -52,7 +52,7 @@ def test_members_hand_over_in_good_order_and_once(headrace: Headrace, broker: Br
 def test_no_round_ends_with_the_visitor_in_it(
     broker: BrokerThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with Cluster([(broker.host, broker.port)], Security(), TIMEOUT_SECONDS) as cluster:
+    with ClusterClient([(broker.host, broker.port)], Security(), TIMEOUT_SECONDS) as cluster:
         coordinator = cluster.coordinator(CoordinatorOf.GROUP, "shop")
         with QuickMember(cluster.connect(coordinator.host, coordinator.port)) as member:
             assert member.join() == (1, 1)
@@ -75,7 +75,7 @@ def test_no_round_ends_with_the_visitor_in_it(
 class QuickMember:
     """A member that is its group's leader and joins again whenever the test says so."""
 
-    def __init__(self, wire: Wire) -> None:
+    def __init__(self, wire: BrokerConnection) -> None:
         self.round: tuple[int, int] | None = None
         self._wire = wire
         self._waiting: threading.Thread | None = None

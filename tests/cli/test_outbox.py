@@ -58,7 +58,7 @@ def test_messages_are_listed_shown_and_counted(store: Store, headrace: Headrace)
         "failed": 0,
     }
     refused = headrace("outbox", "show", "unknown", fails=True)
-    assert "the outbox has no message unknown" in refused.stderr
+    assert "the outbox has no message 'unknown'" in refused.stderr
 
 
 def test_failed_messages_are_sent_again_on_request(store: Store, headrace: Headrace) -> None:
@@ -90,7 +90,9 @@ def test_consumed_messages_are_found_and_forgotten(store: Store, headrace: Headr
         "billing",
         "2023-11-14T22:13:20.000Z",
     ]
-    assert "nobody has consumed order-2" in headrace("inbox", "find", "order-2", fails=True).stderr
+    assert (
+        "no handler has consumed order-2" in headrace("inbox", "find", "order-2", fails=True).stderr
+    )
     assert headrace("inbox", "clean", "--older-than", "7d").stdout == "forgot 1\n"
     assert headrace("inbox", "clean").stdout == "forgot 0\n"
 

@@ -81,8 +81,8 @@ def test_drop_forgets_messages(headrace: Headrace, store: Store) -> None:
 
 
 def test_a_choice_must_be_made_and_must_fit(headrace: Headrace, store: Store) -> None:
-    assert "say which messages" in headrace("retry", "drop", fails=True).stderr
-    assert "--all leaves no choice" in headrace("retry", "now", "--all", "x", fails=True).stderr
+    assert "no messages are named" in headrace("retry", "drop", fails=True).stderr
+    assert "--all cannot be combined" in headrace("retry", "now", "--all", "x", fails=True).stderr
     assert "no such message waits" in headrace("retry", "now", "nothing", fails=True).stderr
 
 

@@ -10,8 +10,8 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from tests.client.kafkas import TIMEOUT_SECONDS, Kafka
 
-from headrace.client.wire.batch_reader import OffsetOutOfRange, RawReader
-from headrace.client.wire.cluster import Cluster
+from headrace.client.wire.batch_reader import BatchReader, OffsetOutOfRange
+from headrace.client.wire.cluster import ClusterClient
 from headrace.client.wire.leaders import Isolation
 from headrace.client.wire.security import Security
 from headrace.protocol.api.fetch import FetchRequest, PartitionData
@@ -28,11 +28,11 @@ def reader(
     isolation: Isolation = Isolation.COMMITTED,
     fetch_bytes_max: int = 1 << 20,
     timeout_s: float = TIMEOUT_SECONDS,
-) -> Iterator[RawReader]:
+) -> Iterator[BatchReader]:
     host, _, port = bootstrap.rpartition(":")
     with (
-        Cluster([(host, int(port))], Security()) as cluster,
-        RawReader(
+        ClusterClient([(host, int(port))], Security()) as cluster,
+        BatchReader(
             cluster,
             topic,
             0,
@@ -44,7 +44,7 @@ def reader(
         yield opened
 
 
-def offsets(raw: RawReader, start: int, end: int) -> list[int]:
+def offsets(raw: BatchReader, start: int, end: int) -> list[int]:
     return [
         record.offset
         for fetched in raw.fetch(start, end)
@@ -144,16 +144,16 @@ def test_a_broker_that_comes_back_is_asked_again(broker: BrokerThread) -> None:
 @pytest.fixture
 def emptied(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Whether each of the next answers loses its records on the way, as a slow remote read's."""
-    answer = RawReader._answer
+    answer = BatchReader._answer
     planned: list[bool] = []
 
-    def lossy(self: RawReader, request: FetchRequest) -> PartitionData | None:
+    def lossy(self: BatchReader, request: FetchRequest) -> PartitionData | None:
         data = answer(self, request)
         if data is not None and planned and planned.pop(0):
             data.records = b""
         return data
 
-    monkeypatch.setattr(RawReader, "_answer", lossy)
+    monkeypatch.setattr(BatchReader, "_answer", lossy)
     return planned
 
 

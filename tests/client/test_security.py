@@ -10,8 +10,8 @@ from confluent_kafka import Producer
 from tests.apache_kafka import ApacheKafka
 from tests.secured_kafka import as_admin, certificate, secured_kafka
 
-from headrace.client.wire.batch_reader import RawReader
-from headrace.client.wire.cluster import Cluster
+from headrace.client.wire.batch_reader import BatchReader
+from headrace.client.wire.cluster import ClusterClient
 from headrace.client.wire.security import Security
 from headrace.protocol.errors import ErrorCode, KafkaError
 
@@ -32,7 +32,7 @@ def test_what_cannot_be_is_refused_with_what_can(settings: Mapping[str, str], me
 
 
 def brokers(kafka: ApacheKafka, settings: Mapping[str, str]) -> list[int]:
-    with Cluster([("127.0.0.1", kafka.port)], Security(settings), timeout_s=10.0) as cluster:
+    with ClusterClient([("127.0.0.1", kafka.port)], Security(settings), timeout_s=10.0) as cluster:
         return [broker.node_id for broker in cluster.brokers()]
 
 
@@ -73,8 +73,10 @@ def test_whole_batches_are_fetched_by_tls(secured_kafka: ApacheKafka, certificat
     producer.produce("secret", b"value")
     assert producer.flush(30) == 0
     with (
-        Cluster([("127.0.0.1", secured_kafka.port)], Security(settings), timeout_s=30.0) as cluster,
-        RawReader(cluster, "secret", 0) as reader,
+        ClusterClient(
+            [("127.0.0.1", secured_kafka.port)], Security(settings), timeout_s=30.0
+        ) as cluster,
+        BatchReader(cluster, "secret", 0) as reader,
     ):
         [fetched] = reader.fetch(0, 1)
     assert [header.record_count for _, header in fetched.batches] == [1]

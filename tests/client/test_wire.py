@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from headrace.client.wire.connection import Wire
+from headrace.client.wire.connection import BrokerConnection
 from headrace.client.wire.security import Security
 from headrace.protocol.api.api_versions import ApiVersion, ApiVersionsResponse
 from headrace.protocol.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -19,8 +19,8 @@ from headrace.protocol.codec import encode
 @pytest.mark.parametrize(
     ("said", "message"),
     [
-        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "not the Kafka protocol"),
-        (b"\0\0\0\4\0\0\0\x63", "something else than was asked"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "does not speak the Kafka protocol"),
+        (b"\0\0\0\4\0\0\0\x63", "answered another request"),
         (b"\0\0", "closed the connection"),
     ],
 )
@@ -36,7 +36,7 @@ def test_who_does_not_speak_the_protocol_is_found_out(said: bytes, message: str)
         thread = threading.Thread(target=answer)
         thread.start()
         with pytest.raises(ConnectionError, match=message):
-            Wire("127.0.0.1", server.getsockname()[1], Security(), timeout_s=10.0)
+            BrokerConnection("127.0.0.1", server.getsockname()[1], Security(), timeout_s=10.0)
         thread.join()
 
 
@@ -45,7 +45,7 @@ def test_silence_ends_in_time() -> None:
         socket.create_server(("127.0.0.1", 0)) as server,
         pytest.raises(TimeoutError),
     ):
-        Wire("127.0.0.1", server.getsockname()[1], Security(), timeout_s=0.05)
+        BrokerConnection("127.0.0.1", server.getsockname()[1], Security(), timeout_s=0.05)
 
 
 def test_a_connection_that_breaks_in_the_middle_of_a_request_is_of_no_use() -> None:
@@ -66,7 +66,9 @@ def test_a_connection_that_breaks_in_the_middle_of_a_request_is_of_no_use() -> N
         # More than the buffers of a socket take, so that it breaks while it is being sent.
         data = PartitionProduceData(index=0, records=memoryview(bytes(64 << 20)))
         request = ProduceRequest(topic_data=[TopicProduceData(name="t", partition_data=[data])])
-        with Wire("127.0.0.1", server.getsockname()[1], Security(), timeout_s=30.0) as wire:
+        with BrokerConnection(
+            "127.0.0.1", server.getsockname()[1], Security(), timeout_s=30.0
+        ) as wire:
             with pytest.raises(ConnectionError):
                 wire.send(request)
             assert wire.is_closed

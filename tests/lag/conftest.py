@@ -8,14 +8,14 @@ import pytest
 from tests.client.conftest import headrace_kafka, kafka
 from tests.client.kafkas import Kafka
 
-from headrace.client.wire.cluster import Cluster, parse_servers
+from headrace.client.wire.cluster import ClusterClient, parse_servers
 from headrace.client.wire.security import Security
 
 __all__ = ["headrace_kafka", "kafka"]
 
 
 @pytest.fixture
-def cluster(kafka: Kafka) -> Iterator[Cluster]:
+def cluster(kafka: Kafka) -> Iterator[ClusterClient]:
     """The Kafka of the test, asked directly."""
-    with Cluster(parse_servers(kafka.bootstrap), Security()) as cluster:
+    with ClusterClient(parse_servers(kafka.bootstrap), Security()) as cluster:
         yield cluster

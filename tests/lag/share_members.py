@@ -6,7 +6,7 @@ import uuid
 from types import TracebackType
 from typing import Self
 
-from headrace.client.wire.cluster import Cluster, CoordinatorOf
+from headrace.client.wire.cluster import ClusterClient, CoordinatorOf
 from headrace.protocol.api.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsRequestPartition,
@@ -24,7 +24,7 @@ LEAVE = -1
 class ShareMember:
     """In the group from its first beat to the end of the block."""
 
-    def __init__(self, cluster: Cluster, group: str, topic: str) -> None:
+    def __init__(self, cluster: ClusterClient, group: str, topic: str) -> None:
         self._cluster = cluster
         self._group = group
         self._topic = topic
@@ -63,7 +63,7 @@ class ShareMember:
         )
 
 
-def begin_at(cluster: Cluster, group: str, topic: str, offset: int) -> None:
+def begin_at(cluster: ClusterClient, group: str, topic: str, offset: int) -> None:
     """Have a share group without members begin at an offset of partition 0."""
     partition = AlterShareGroupOffsetsRequestPartition(partition_index=0, start_offset=offset)
     cluster.ask_coordinator(

@@ -18,7 +18,7 @@ from tests.lag.workers import Worker
 from tests.waiting import wait_until
 
 from headrace.client.clock import SystemClock
-from headrace.client.wire.cluster import Cluster, parse_servers
+from headrace.client.wire.cluster import ClusterClient, parse_servers
 from headrace.client.wire.security import Security
 from headrace.handlers import App, Retry
 from headrace.lag.causes import explain
@@ -47,14 +47,14 @@ def causes(
     kafka: Kafka, group: str, watch_ms: int = WATCH_MS, waiting: dict[str, Failures] | None = None
 ) -> list[Finding]:
     """Watch a group and explain it."""
-    with Cluster(parse_servers(kafka.bootstrap), Security()) as cluster:
+    with ClusterClient(parse_servers(kafka.bootstrap), Security()) as cluster:
         snapshot = gather(cluster, group, SystemClock(), watch_ms, waiting)
     assert snapshot is not None
     return explain(snapshot)
 
 
 def measure(kafka: Kafka, group: str) -> GroupLag | None:
-    with Cluster(parse_servers(kafka.bootstrap), Security()) as cluster:
+    with ClusterClient(parse_servers(kafka.bootstrap), Security()) as cluster:
         return next(iter(Meter(cluster, SystemClock()).look(lambda row: row.group == group)), None)
 
 
@@ -279,5 +279,5 @@ def test_a_topic_that_was_made_anew(kafka: Kafka, group: str) -> None:
 
 @on_headrace
 def test_a_group_that_is_not_there(kafka: Kafka, group: str) -> None:
-    with Cluster(parse_servers(kafka.bootstrap), Security()) as cluster:
+    with ClusterClient(parse_servers(kafka.bootstrap), Security()) as cluster:
         assert gather(cluster, group, SystemClock(), 1_000) is None

@@ -20,7 +20,7 @@ from tests.waiting import wait_until
 
 from headrace.client.admin.groups import MARKERS
 from headrace.client.clock import SystemClock
-from headrace.client.wire.cluster import Cluster
+from headrace.client.wire.cluster import ClusterClient
 from headrace.client.wire.security import Security
 from headrace.lag.meter import Meter
 from headrace.lag.places import GroupLag, PartitionLag, Standing
@@ -46,7 +46,7 @@ def group() -> str:
     return f"lag-group-{next(_numbers)}"
 
 
-def measure(cluster: Cluster, group: str, clock: SystemClock | None = None) -> GroupLag:
+def measure(cluster: ClusterClient, group: str, clock: SystemClock | None = None) -> GroupLag:
     """One look of a new meter at one group."""
     return look(Meter(cluster, clock or SystemClock()), group)
 
@@ -77,7 +77,7 @@ def transaction(kafka: Kafka, topic: str, count: int, *, aborts: bool = False) -
         producer.commit_transaction(TIMEOUT_SECONDS)
 
 
-def test_records_and_seconds_by_partition(kafka: Kafka, cluster: Cluster, group: str) -> None:
+def test_records_and_seconds_by_partition(kafka: Kafka, cluster: ClusterClient, group: str) -> None:
     topic = kafka.topic("lag", 3)
     now_ms = round(time.time() * 1000)
     kafka.fill(topic, 10, partition=0, timestamp_ms=now_ms - HOUR_MS)
@@ -93,7 +93,7 @@ def test_records_and_seconds_by_partition(kafka: Kafka, cluster: Cluster, group:
 
 
 def test_a_batch_that_is_large_and_packed_is_read_alone(
-    kafka: Kafka, cluster: Cluster, group: str
+    kafka: Kafka, cluster: ClusterClient, group: str
 ) -> None:
     topic = kafka.topic("lag", 3)
     producer = Producer(
@@ -116,7 +116,7 @@ def test_a_batch_that_is_large_and_packed_is_read_alone(
 
 
 def test_markers_and_aborted_records_are_nothing_to_read(
-    kafka: Kafka, cluster: Cluster, group: str
+    kafka: Kafka, cluster: ClusterClient, group: str
 ) -> None:
     topic = kafka.topic("lag")
     transaction(kafka, topic, 3)
@@ -137,7 +137,7 @@ def test_markers_and_aborted_records_are_nothing_to_read(
 
 
 def test_an_open_transaction_holds_records_that_are_not_lag(
-    kafka: Kafka, cluster: Cluster, group: str
+    kafka: Kafka, cluster: ClusterClient, group: str
 ) -> None:
     topic = kafka.topic("lag")
     kafka.fill(topic, 2)
@@ -157,7 +157,7 @@ def test_an_open_transaction_holds_records_that_are_not_lag(
 
 
 def test_what_was_deleted_before_it_was_read_is_lost_not_lag(
-    kafka: Kafka, cluster: Cluster, group: str
+    kafka: Kafka, cluster: ClusterClient, group: str
 ) -> None:
     topic = kafka.topic("lag")
     kafka.fill(topic, 10, timestamp_ms=50_000)
@@ -170,7 +170,7 @@ def test_what_was_deleted_before_it_was_read_is_lost_not_lag(
 
 
 def test_a_topic_made_anew_leaves_the_group_beyond_its_end(
-    kafka: Kafka, cluster: Cluster, group: str
+    kafka: Kafka, cluster: ClusterClient, group: str
 ) -> None:
     topic = kafka.topic("lag")
     commit(kafka.bootstrap, group, {(topic, 0): 7})
@@ -178,7 +178,9 @@ def test_a_topic_made_anew_leaves_the_group_beyond_its_end(
     assert (row.standing, row.lag, row.behind_ms) == (Standing.BEYOND, None, None)
 
 
-def test_a_topic_that_is_deleted_has_no_lag(kafka: Kafka, cluster: Cluster, group: str) -> None:
+def test_a_topic_that_is_deleted_has_no_lag(
+    kafka: Kafka, cluster: ClusterClient, group: str
+) -> None:
     kept, dropped = kafka.topic("lag"), kafka.topic("lag")
     kafka.fill(kept, 3)
     commit(kafka.bootstrap, group, {(kept, 0): 1, (dropped, 0): 0})
@@ -193,7 +195,7 @@ def test_a_topic_that_is_deleted_has_no_lag(kafka: Kafka, cluster: Cluster, grou
 
 
 def test_a_partition_without_a_commit_is_shown_without_lag(
-    kafka: Kafka, cluster: Cluster, group: str
+    kafka: Kafka, cluster: ClusterClient, group: str
 ) -> None:
     topic = kafka.topic("lag", 2)
     kafka.fill(topic, 3)
@@ -213,7 +215,7 @@ def test_a_partition_without_a_commit_is_shown_without_lag(
 
 
 def test_a_group_that_moves_is_reckoned_from_what_was_seen(
-    kafka: Kafka, cluster: Cluster, group: str
+    kafka: Kafka, cluster: ClusterClient, group: str
 ) -> None:
     """The records' own times are wrong on purpose, so that it shows which of the two was used."""
     topic = kafka.topic("lag")
@@ -234,7 +236,7 @@ def test_a_group_that_moves_is_reckoned_from_what_was_seen(
     assert only(look(meter, group)).behind_ms == 1_030_000 - 500
 
 
-def test_a_marker_of_a_sink_is_no_reader(kafka: Kafka, cluster: Cluster) -> None:
+def test_a_marker_of_a_sink_is_no_reader(kafka: Kafka, cluster: ClusterClient) -> None:
     topic = kafka.topic("marked")
     kafka.fill(topic, 5)
     marker, reader = (f"{start}lag-{next(_numbers)}" for start in (MARKERS, ""))
@@ -245,7 +247,7 @@ def test_a_marker_of_a_sink_is_no_reader(kafka: Kafka, cluster: Cluster) -> None
 
 
 def test_groups_at_different_places_of_a_partition(
-    kafka: Kafka, cluster: Cluster, group: str
+    kafka: Kafka, cluster: ClusterClient, group: str
 ) -> None:
     topic = kafka.topic("lag")
     for number in range(5):
@@ -264,7 +266,7 @@ def test_a_group_that_its_broker_shares_out(apache_kafka: ApacheKafka) -> None:
     topic = kafka.topic("lag", 2)
     kafka.fill(topic, 3)
     with (
-        Cluster([("127.0.0.1", apache_kafka.port)], Security()) as cluster,
+        ClusterClient([("127.0.0.1", apache_kafka.port)], Security()) as cluster,
         Member(
             kafka.bootstrap,
             "lag-modern",
@@ -288,7 +290,7 @@ def test_a_share_group(apache_kafka: ApacheKafka) -> None:
     """KIP-932: several members of a partition, and the oldest record not done is its place."""
     kafka = Kafka("apache", apache_kafka.bootstrap)
     topic = kafka.topic("lag")
-    with Cluster([("127.0.0.1", apache_kafka.port)], Security()) as cluster:
+    with ClusterClient([("127.0.0.1", apache_kafka.port)], Security()) as cluster:
         with ShareMember(cluster, "lag-shared", topic) as member:
             wait_until(member.beat)
             assert only(measure(cluster, "lag-shared")).standing is Standing.NO_COMMIT
@@ -307,7 +309,7 @@ def test_a_share_group(apache_kafka: ApacheKafka) -> None:
         assert measure(cluster, "lag-shared").is_empty
 
 
-def test_groups_come_and_go_while_they_are_measured(kafka: Kafka, cluster: Cluster) -> None:
+def test_groups_come_and_go_while_they_are_measured(kafka: Kafka, cluster: ClusterClient) -> None:
     topic = kafka.topic("lag")
     names = [f"fleeting-{number}" for number in range(20)]
     for name in names:

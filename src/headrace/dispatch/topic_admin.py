@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 from headrace.client.admin.groups import read_committed
 from headrace.client.consumer.offsets import Offsets
 from headrace.client.settings import translate
-from headrace.client.wire.cluster import Cluster as Brokers
+from headrace.client.wire.cluster import ClusterClient as Brokers
 from headrace.client.wire.cluster import parse_servers
 from headrace.client.wire.security import Security
 from headrace.dispatch.errors import DispatchError

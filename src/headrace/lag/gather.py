@@ -10,7 +10,7 @@ from dataclasses import replace
 from headrace.client.clock import Clock
 from headrace.client.dead_letters import ERROR_HEADER, RESENT_HEADER, SUFFIX
 from headrace.client.message import find_header
-from headrace.client.wire.cluster import Cluster
+from headrace.client.wire.cluster import ClusterClient
 from headrace.client.wire.leaders import EARLIEST, LATEST, Leaders
 from headrace.lag.meter import Meter
 from headrace.lag.places import PartitionLag
@@ -38,7 +38,7 @@ KEY_CHARS_MAX = 40
 
 
 def gather(
-    cluster: Cluster,
+    cluster: ClusterClient,
     group: str,
     clock: Clock,
     watch_ms: int,

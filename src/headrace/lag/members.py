@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from headrace.client.admin.groups import CLASSIC, GroupRow
-from headrace.client.wire.cluster import BrokerAddress, Cluster
+from headrace.client.wire.cluster import BrokerAddress, ClusterClient
 from headrace.lag.places import MemberView
 from headrace.protocol.api.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
@@ -50,7 +50,7 @@ class Described(NamedTuple):
     members: tuple[MemberView, ...]
 
 
-def describe(cluster: Cluster, rows: Iterable[GroupRow]) -> dict[str, Described]:
+def describe(cluster: ClusterClient, rows: Iterable[GroupRow]) -> dict[str, Described]:
     """Groups with their members; one that is unknown, or of a kind unknown here, is left out."""
     found: dict[str, Described] = {}
 
@@ -65,7 +65,7 @@ def describe(cluster: Cluster, rows: Iterable[GroupRow]) -> dict[str, Described]
 
 
 def _ask(
-    cluster: Cluster, coordinator: BrokerAddress, type_: str, names: list[str]
+    cluster: ClusterClient, coordinator: BrokerAddress, type_: str, names: list[str]
 ) -> Iterator[tuple[str, Described]]:
     # A group that has moved or gone since it was listed is described by the next look.
     if type_ == CLASSIC:

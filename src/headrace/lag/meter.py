@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from headrace.client.admin.groups import MARKERS, GroupRow, list_groups, read_committed
 from headrace.client.clock import Clock
-from headrace.client.wire.cluster import Cluster, CoordinatorOf
+from headrace.client.wire.cluster import ClusterClient, CoordinatorOf
 from headrace.client.wire.leaders import EARLIEST, LATEST, Isolation, Leaders
 from headrace.lag.ages import Ages, Subject
 from headrace.lag.first_records import First
@@ -49,7 +49,7 @@ class Meter:
     OSError and KafkaError say that the cluster could not be asked; the next look may work.
     """
 
-    def __init__(self, cluster: Cluster, clock: Clock) -> None:
+    def __init__(self, cluster: ClusterClient, clock: Clock) -> None:
         self._cluster = cluster
         self._clock = clock
         self._ages = Ages()
@@ -142,7 +142,7 @@ def read_bounds(leaders: Leaders, keys: Iterable[TopicPartition]) -> dict[TopicP
     }
 
 
-def _share_places(cluster: Cluster, group: str) -> dict[TopicPartition, Place]:
+def _share_places(cluster: ClusterClient, group: str) -> dict[TopicPartition, Place]:
     """Where a share group begins in its partitions: the oldest record not done (KIP-932)."""
     request = DescribeShareGroupOffsetsRequest(
         groups=[DescribeShareGroupOffsetsRequestGroup(group_id=group, topics=None)]

@@ -11,7 +11,7 @@ from typing import Any
 
 from headrace.client.clock import Clock, SystemClock
 from headrace.client.settings import translate
-from headrace.client.wire.cluster import Cluster, parse_servers
+from headrace.client.wire.cluster import ClusterClient, parse_servers
 from headrace.client.wire.security import Security
 from headrace.lag.board import Board, Seat, make_topic
 from headrace.lag.deliveries import Deliveries
@@ -96,7 +96,7 @@ class LagService:
             config = translate(self._settings, "consumer")
             servers = parse_servers(str(config["bootstrap.servers"]))
             security = Security({name: str(value) for name, value in config.items()})
-            with Cluster(servers, security, REQUEST_SECONDS) as cluster:
+            with ClusterClient(servers, security, REQUEST_SECONDS) as cluster:
                 meter = Meter(cluster, self._clock)
                 watch = Watch(self._config, board.known, self._clock.monotonic_ms())
                 self._tell(deliveries, watch.untold(self._clock.now_ms()))

@@ -8,7 +8,7 @@ from typing import Any
 
 from headrace.client.errors import UnknownSetting
 from headrace.client.settings import read
-from headrace.client.wire.cluster import Cluster, parse_servers
+from headrace.client.wire.cluster import ClusterClient, parse_servers
 from headrace.client.wire.security import Security
 from headrace.spark.errors import OptionError
 
@@ -44,9 +44,9 @@ class Connection:
         """The servers as HOST:PORT,..."""
         return ",".join(f"{host}:{port}" for host, port in self.servers)
 
-    def cluster(self, timeout_s: float) -> Cluster:
+    def cluster(self, timeout_s: float) -> ClusterClient:
         """A client of the cluster, which the caller closes."""
-        return Cluster(self.servers, Security(self.settings), timeout_s)
+        return ClusterClient(self.servers, Security(self.settings), timeout_s)
 
 
 def read_connection(options: Mapping[str, str]) -> tuple[Connection, dict[str, str]]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from headrace.client.wire.cluster import Cluster
+from headrace.client.wire.cluster import ClusterClient
 from headrace.client.wire.security import Security
 from headrace.protocol.api.metadata import MetadataResponsePartition, MetadataResponseTopic
 from headrace.protocol.errors import ErrorCode
@@ -15,7 +15,7 @@ from headrace.spark.source.logs import Logs
 from headrace.spark.source.options import read_options
 
 
-class Told(Cluster):
+class Told(ClusterClient):
     """Says of topics what it was told, one after the other."""
 
     def __init__(self, *codes: ErrorCode) -> None:

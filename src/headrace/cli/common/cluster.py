@@ -15,7 +15,7 @@ from headrace.cli.common.errors import CliError
 from headrace.cli.common.pairs import parse_pairs, split_address
 
 if TYPE_CHECKING:
-    from headrace.client.wire.cluster import Cluster
+    from headrace.client.wire.cluster import ClusterClient
 
 # By the names of the error codes.
 HINTS = {
@@ -31,10 +31,10 @@ HINTS = {
 
 
 @contextmanager
-def open_cluster(bootstrap: str, properties: list[str] | None) -> Iterator[Cluster]:
+def open_cluster(bootstrap: str, properties: list[str] | None) -> Iterator[ClusterClient]:
     """The cluster there; what goes wrong with it becomes an error of the command."""
     # Not before it is needed, since the messages of the whole protocol come with it.
-    from headrace.client.wire.cluster import Cluster
+    from headrace.client.wire.cluster import ClusterClient
     from headrace.client.wire.security import Security
     from headrace.protocol.errors import KafkaError
     from headrace.protocol.primitives import ProtocolError
@@ -49,7 +49,7 @@ def open_cluster(bootstrap: str, properties: list[str] | None) -> Iterator[Clust
         raise CliError(str(problem), "give another one with -X NAME=VALUE", 2) from None
     check_reachable(bootstrap)
     try:
-        with Cluster(servers, security, REQUEST_TIMEOUT_SECONDS) as cluster:
+        with ClusterClient(servers, security, REQUEST_TIMEOUT_SECONDS) as cluster:
             yield cluster
     except KafkaError as refusal:
         raise CliError(refusal.message, HINTS.get(refusal.code.name, "")) from None

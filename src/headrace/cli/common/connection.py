@@ -17,7 +17,7 @@ from headrace.config import environment
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
-    from headrace.client.wire.cluster import Cluster
+    from headrace.client.wire.cluster import ClusterClient
 
 DEFAULT_PORT = 9092
 CONNECT_TIMEOUT_SECONDS = 3.0
@@ -69,7 +69,7 @@ class KafkaOptions:
         """Settings for Headrace's own clients; errors inside become errors of the command."""
         return client_settings(self.bootstrap, self.properties)
 
-    def cluster(self) -> AbstractContextManager[Cluster]:
+    def cluster(self) -> AbstractContextManager[ClusterClient]:
         """The cluster over our own wire; errors inside become errors of the command."""
         from headrace.cli.common.cluster import open_cluster
 

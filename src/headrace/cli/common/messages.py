@@ -13,8 +13,8 @@ from headrace.cli.common.output import as_text, headers_text
 
 if TYPE_CHECKING:
     from headrace.client.message import Message
-    from headrace.store.fingerprints import Failure
     from headrace.store.failed_messages import Selection
+    from headrace.store.fingerprints import Failure
 
 IdsArgument = Annotated[
     list[str] | None, typer.Argument(metavar="[ID...]", help="Ids of messages.")

@@ -7,13 +7,13 @@ from typing import Any
 
 from headrace.client.admin.groups import GroupRow
 from headrace.client.clock import SystemClock
-from headrace.client.wire.cluster import Cluster
+from headrace.client.wire.cluster import ClusterClient
 from headrace.lag.meter import Meter
 from headrace.lag.places import GroupLag, MemberView, PartitionLag
 
 
 def read_groups(
-    cluster: Cluster, rows: Iterable[GroupRow], *, behind: bool
+    cluster: ClusterClient, rows: Iterable[GroupRow], *, behind: bool
 ) -> list[dict[str, Any]]:
     """One document for each group: state, assignor, coordinator, members and partitions."""
     wanted = {row.group: row for row in rows}

@@ -11,7 +11,7 @@ from headrace.cli.common.durations import show_duration
 from headrace.cli.common.output import Output, show_json, show_rows
 from headrace.cli.common.stores import open_cli_store
 from headrace.client.admin.groups import GroupRow, list_groups, no_group
-from headrace.client.wire.cluster import Cluster
+from headrace.client.wire.cluster import ClusterClient
 from headrace.lag.findings import Finding
 from headrace.lag.notices import partition_document
 from headrace.lag.places import GroupLag, PartitionLag
@@ -28,7 +28,7 @@ LEVEL_COLUMNS = (*LOOK_COLUMNS, "level")
 RETRIES_MAX = 10_000
 
 
-def chooser(cluster: Cluster, names: Sequence[str] | None) -> Callable[[GroupRow], bool]:
+def chooser(cluster: ClusterClient, names: Sequence[str] | None) -> Callable[[GroupRow], bool]:
     """Which groups are wanted; a name that is no pattern must be there."""
     if not names:
         return lambda row: True

@@ -61,7 +61,7 @@ def now(*, choice: MessageChoice, store: StoreOption) -> None:
         if choice.dry_run:
             print(f"would be tried now: {count}")
             return
-        opened.retries.hurry(chosen, _now_ms())
+        opened.retries.make_due(chosen, _now_ms())
     print(f"due now: {count}")
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from headrace.client.admin.errors import AdminError, not_found
 from headrace.client.admin.partition_sets import Selection
 from headrace.client.admin.transactions import Transaction, list_transactions, read_producers
-from headrace.client.wire.cluster import Cluster, CoordinatorOf
+from headrace.client.wire.cluster import ClusterClient, CoordinatorOf
 from headrace.protocol.api.describe_producers import ProducerState
 from headrace.protocol.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from headrace.protocol.api.write_txn_markers import (
@@ -39,7 +39,7 @@ class HangingTransaction(NamedTuple):
 
 
 def find_hanging(
-    cluster: Cluster, selection: Selection, before_ms: int
+    cluster: ClusterClient, selection: Selection, before_ms: int
 ) -> list[HangingTransaction]:
     """Hanging transactions that have had no record since a time."""
     candidates = [
@@ -62,7 +62,7 @@ def find_hanging(
     ]
 
 
-def _known(cluster: Cluster, producer_ids: set[int]) -> set[tuple[str, int, int]]:
+def _known(cluster: ClusterClient, producer_ids: set[int]) -> set[tuple[str, int, int]]:
     """Partition and producer of every transaction that a coordinator will end."""
     if not producer_ids:
         return set()
@@ -74,7 +74,7 @@ def _known(cluster: Cluster, producer_ids: set[int]) -> set[tuple[str, int, int]
     }
 
 
-def _partitions(cluster: Cluster, selection: Selection) -> list[TopicPartition]:
+def _partitions(cluster: ClusterClient, selection: Selection) -> list[TopicPartition]:
     keys: list[TopicPartition] = []
     for topic in cluster.topics(selection or None):
         name = topic.name or ""
@@ -98,7 +98,7 @@ def check_open(found: Transaction) -> None:
         )
 
 
-def fence(cluster: Cluster, found: Transaction) -> int:
+def fence(cluster: ClusterClient, found: Transaction) -> int:
     """Take over the id as a new producer would and return its epoch, which fences the old one.
 
     See KIP-98.
@@ -118,7 +118,7 @@ def fence(cluster: Cluster, found: Transaction) -> int:
     return answer.producer_epoch
 
 
-def find_producer(cluster: Cluster, key: TopicPartition, start_offset: int) -> ProducerState:
+def find_producer(cluster: ClusterClient, key: TopicPartition, start_offset: int) -> ProducerState:
     """The producer whose open transaction starts at that offset."""
     producers = read_producers(cluster, [key])
     if key not in producers:
@@ -135,7 +135,7 @@ def find_producer(cluster: Cluster, key: TopicPartition, start_offset: int) -> P
     return opened[start_offset]
 
 
-def check_hanging(cluster: Cluster, key: TopicPartition, producer: ProducerState) -> None:
+def check_hanging(cluster: ClusterClient, key: TopicPartition, producer: ProducerState) -> None:
     """AdminError if the coordinator of the transaction may yet commit it."""
     for known in list_transactions(cluster, producer_ids=[producer.producer_id]):
         if known.is_open and key in known.partitions:
@@ -145,7 +145,7 @@ def check_hanging(cluster: Cluster, key: TopicPartition, producer: ProducerState
             )
 
 
-def write_marker(cluster: Cluster, key: TopicPartition, producer: ProducerState) -> None:
+def write_marker(cluster: ClusterClient, key: TopicPartition, producer: ProducerState) -> None:
     """Have the leader end a producer's transaction in one partition, as a coordinator would."""
     topic, partition = key
     marker = WritableTxnMarker(

@@ -12,7 +12,7 @@ from itertools import groupby
 
 from headrace.client.admin.errors import AdminError, not_found
 from headrace.client.admin.partition_sets import Selection, is_selected
-from headrace.client.wire.cluster import BrokerAddress, Cluster, CoordinatorOf
+from headrace.client.wire.cluster import BrokerAddress, ClusterClient, CoordinatorOf
 from headrace.client.wire.errors import refused
 from headrace.protocol.api.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from headrace.protocol.api.list_groups import ListGroupsRequest, ListGroupsResponse
@@ -61,7 +61,7 @@ class GroupRow:
         return self.state not in (None, *EMPTY_STATES)
 
 
-def list_groups(cluster: Cluster) -> list[GroupRow]:
+def list_groups(cluster: ClusterClient) -> list[GroupRow]:
     """All groups, asked of every broker, by name."""
     answers = cluster.ask_brokers(
         ListGroupsRequest(), ListGroupsResponse, lambda answer: (answer.error_code, None)
@@ -80,7 +80,7 @@ def list_groups(cluster: Cluster) -> list[GroupRow]:
     return sorted(rows, key=lambda row: row.group)
 
 
-def find_groups(cluster: Cluster, names: list[str]) -> list[GroupRow]:
+def find_groups(cluster: ClusterClient, names: list[str]) -> list[GroupRow]:
     """The groups of these names; AdminError with the nearest name if one does not exist."""
     known = {row.group: row for row in list_groups(cluster)}
     for name in names:
@@ -94,7 +94,7 @@ def no_group(name: str, known: Iterable[str]) -> AdminError:
     return not_found("group", name, known, "headrace group list")
 
 
-def read_committed(cluster: Cluster, group: str) -> dict[TopicPartition, int]:
+def read_committed(cluster: ClusterClient, group: str) -> dict[TopicPartition, int]:
     """The offsets that a group has committed; empty for a group that does not exist."""
     answer = cluster.ask_coordinator(
         CoordinatorOf.GROUP,
@@ -113,7 +113,9 @@ def read_committed(cluster: Cluster, group: str) -> dict[TopicPartition, int]:
     return dict(sorted(places.items()))
 
 
-def commit_offsets(cluster: Cluster, group: str, places: Mapping[tuple[str, int], int]) -> None:
+def commit_offsets(
+    cluster: ClusterClient, group: str, places: Mapping[tuple[str, int], int]
+) -> None:
     """Commit offsets for a group without members; durable when this returns."""
     topics = [
         OffsetCommitRequestTopic(
@@ -137,7 +139,7 @@ def commit_offsets(cluster: Cluster, group: str, places: Mapping[tuple[str, int]
     )
 
 
-def delete_group(cluster: Cluster, name: str) -> None:
+def delete_group(cluster: ClusterClient, name: str) -> None:
     """Delete a group; AdminError if it has members."""
     try:
         cluster.ask_coordinator(
@@ -156,7 +158,7 @@ def delete_group(cluster: Cluster, name: str) -> None:
         ) from None
 
 
-def delete_offsets(cluster: Cluster, name: str, selection: Selection) -> int:
+def delete_offsets(cluster: ClusterClient, name: str, selection: Selection) -> int:
     """Delete the offsets of a group in partitions that no member reads; returns how many."""
     keys = [key for key in read_committed(cluster, name) if is_selected(*key, selection)]
     if not keys:

@@ -12,8 +12,8 @@ from collections.abc import Callable
 
 from headrace.client.admin.errors import AdminError
 from headrace.client.admin.groups import CLASSIC, EMPTY_STATES, GroupRow
-from headrace.client.wire.cluster import BrokerAddress, Cluster, CoordinatorOf
-from headrace.client.wire.connection import Wire
+from headrace.client.wire.cluster import BrokerAddress, ClusterClient, CoordinatorOf
+from headrace.client.wire.connection import BrokerConnection
 from headrace.client.wire.errors import refused
 from headrace.protocol.api.describe_groups import (
     DescribedGroup,
@@ -47,7 +47,7 @@ ID_FIRST_VERSION = 4
 class Rebalance:
     """A rebalance of a classic group that has members, asked for from outside."""
 
-    def __init__(self, cluster: Cluster, row: GroupRow) -> None:
+    def __init__(self, cluster: ClusterClient, row: GroupRow) -> None:
         self._cluster = cluster
         self._group = row.group
         if row.type not in (None, CLASSIC):
@@ -119,7 +119,7 @@ class Rebalance:
             if left.error_code not in (ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID):
                 raise refused(left.error_code)
 
-    def _take_id(self, wire: Wire) -> str:
+    def _take_id(self, wire: BrokerConnection) -> str:
         answer = wire.ask(self._joining(), JoinGroupResponse)
         if answer.error_code == ErrorCode.GROUP_MAX_SIZE_REACHED:
             raise AdminError(
@@ -143,7 +143,7 @@ class Rebalance:
             reason=REASON,
         )
 
-    def _connect(self) -> Wire:
+    def _connect(self) -> BrokerConnection:
         return self._cluster.connect(self._coordinator.host, self._coordinator.port)
 
     def _describe(self) -> DescribedGroup:

@@ -14,7 +14,7 @@ from headrace.client.admin.offsets import REQUEST_SECONDS, Bounds, read_bounds, 
 from headrace.client.admin.partition_sets import Selection, show_partitions
 from headrace.client.admin.seek_target import Kind, Target
 from headrace.client.times import show_time
-from headrace.client.wire.cluster import Cluster
+from headrace.client.wire.cluster import ClusterClient
 from headrace.protocol.errors import ErrorCode, KafkaError
 from headrace.protocol.partitions import TopicPartition
 
@@ -55,7 +55,7 @@ class Move:
 
 
 def make_plan(
-    admin: AdminClient, cluster: Cluster, group: str, target: Target, selection: Selection
+    admin: AdminClient, cluster: ClusterClient, group: str, target: Target, selection: Selection
 ) -> list[Move]:
     """The moves that take a group to its target, in the selected partitions or in all it has."""
     committed = read_committed(cluster, group)
@@ -74,7 +74,7 @@ def make_plan(
     return moves
 
 
-def apply_plan(cluster: Cluster, group: str, plan: list[Move]) -> None:
+def apply_plan(cluster: ClusterClient, group: str, plan: list[Move]) -> None:
     """Commit the new offsets; durable when this returns. AdminError if the group has members."""
     moves = changes(plan)
     if not moves:
@@ -108,7 +108,7 @@ def offsets(plan: list[Move]) -> dict[TopicPartition, int]:
 
 
 def _given_offsets(
-    cluster: Cluster, group: str, target: Target, committed: dict[TopicPartition, int]
+    cluster: ClusterClient, group: str, target: Target, committed: dict[TopicPartition, int]
 ) -> dict[TopicPartition, int] | None:
     """Offsets that the target gives one by one; None if they follow from the partitions."""
     if target.kind is Kind.FILE:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from headrace.client.admin.errors import not_found
-from headrace.client.wire.cluster import BrokerAddress, Cluster, CoordinatorOf
+from headrace.client.wire.cluster import BrokerAddress, ClusterClient, CoordinatorOf
 from headrace.client.wire.errors import refused
 from headrace.protocol.api.describe_producers import (
     DescribeProducersRequest,
@@ -55,7 +55,7 @@ class Transaction:
 
 
 def list_transactions(
-    cluster: Cluster, states: Iterable[str] = (), producer_ids: Iterable[int] = ()
+    cluster: ClusterClient, states: Iterable[str] = (), producer_ids: Iterable[int] = ()
 ) -> list[Transaction]:
     """All transactional ids, asked of every broker, by name; the open ones in full."""
     request = ListTransactionsRequest(
@@ -80,7 +80,7 @@ def list_transactions(
     return sorted(found, key=lambda row: row.id)
 
 
-def describe_transaction(cluster: Cluster, name: str) -> Transaction:
+def describe_transaction(cluster: ClusterClient, name: str) -> Transaction:
     """One transactional id in full; AdminError with the nearest name if there is none."""
     coordinator = cluster.coordinator(CoordinatorOf.TRANSACTION, name)
     try:
@@ -100,7 +100,7 @@ def describe_transaction(cluster: Cluster, name: str) -> Transaction:
 
 
 def _describe(
-    cluster: Cluster, broker: BrokerAddress, names: list[str]
+    cluster: ClusterClient, broker: BrokerAddress, names: list[str]
 ) -> Iterable[tuple[str, Transaction]]:
     for first in range(0, len(names), IDS_PER_REQUEST):
         request = DescribeTransactionsRequest(
@@ -129,7 +129,7 @@ def _transaction(row: TransactionState, coordinator: BrokerAddress) -> Transacti
 
 
 def read_producers(
-    cluster: Cluster, keys: Iterable[TopicPartition]
+    cluster: ClusterClient, keys: Iterable[TopicPartition]
 ) -> dict[TopicPartition, list[ProducerState]]:
     """The producers that partitions remember; a partition without a leader is left out."""
     wanted = set(keys)

@@ -12,7 +12,7 @@ from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as LibraryPartition
 
 from headrace.client.consumer.commits import Commits, Consumed
-from headrace.client.consumer.group_start import Beginnings
+from headrace.client.consumer.group_start import GroupStart
 from headrace.client.consumer.offsets import Offsets
 from headrace.client.consumer.start import Start
 from headrace.client.errors import CommitFailed, NoStart, WhereToStart
@@ -32,7 +32,7 @@ Asked = str | tuple[str, int] | tuple[str, int, int] | Any
 _log = logging.getLogger("headrace.client")
 
 
-class Assigning:
+class Assignment:
     """Begins partitions where they should be begun, and tells the listeners."""
 
     def __init__(
@@ -41,7 +41,7 @@ class Assigning:
         offsets: Offsets,
         commits: Commits,
         *,
-        beginnings: Beginnings | None,
+        beginnings: GroupStart | None,
         start: Start | None,
         is_cooperative: bool,
         consumed: Consumed | None,

@@ -14,9 +14,9 @@ from confluent_kafka import Consumer as LibraryConsumer
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as LibraryPartition
 
-from headrace.client.consumer.assignment import WATCH_SECONDS, Asked, Assigning, OnAssign, OnRevoke
+from headrace.client.consumer.assignment import WATCH_SECONDS, Asked, Assignment, OnAssign, OnRevoke
 from headrace.client.consumer.commits import Commits, Consumed, OnCommit
-from headrace.client.consumer.group_start import Beginnings
+from headrace.client.consumer.group_start import GroupStart
 from headrace.client.consumer.offsets import Offsets, Places
 from headrace.client.consumer.settings import INTERNAL_TOPICS, read_settings
 from headrace.client.consumer.start import parse_start
@@ -86,7 +86,7 @@ class Consumer:
         self._offsets = Offsets(self._client, settings.api_timeout_s, settings.config)
         beginnings = None
         if self.group is not None:
-            beginnings = Beginnings(
+            beginnings = GroupStart(
                 self._offsets,
                 self.group,
                 start=settings.start,
@@ -97,7 +97,7 @@ class Consumer:
             self._client, self._offsets, beginnings.marks if beginnings is not None else {}
         )
         self._consumed = Consumed() if settings.auto_commits else None
-        self._assigning = Assigning(
+        self._assigning = Assignment(
             self._client,
             self._offsets,
             self._commits,

@@ -78,7 +78,7 @@ class Limits:
     records: int
 
 
-class Beginnings:
+class GroupStart:
     """Finds the starting offsets of assigned partitions, and writes down the group's beginning."""
 
     def __init__(

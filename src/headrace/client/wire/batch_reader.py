@@ -1,4 +1,4 @@
-"""Whole record batches of one partition, as the leader keeps them, from one offset to another."""
+"""Fetches whole record batches of one partition, from one offset to another."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from headrace.client.wire.cluster import PAUSE_SECONDS, Cluster
-from headrace.client.wire.connection import Wire
+from headrace.client.wire.cluster import PAUSE_SECONDS, ClusterClient
+from headrace.client.wire.committed import Aborted, PlacedBatch, aborted_in, committed_batches
+from headrace.client.wire.connection import BrokerConnection
 from headrace.client.wire.errors import refused
 from headrace.client.wire.leaders import FETCH_VERSION, Isolation
 from headrace.protocol.api.fetch import (
@@ -19,29 +20,25 @@ from headrace.protocol.api.fetch import (
     FetchTopic,
     PartitionData,
 )
-from headrace.protocol.batch import BatchHeader, check_batch, iter_headers
-from headrace.protocol.control import ControlType, parse_marker
+from headrace.protocol.batch import check_batch, iter_headers
 from headrace.protocol.errors import ErrorCode, KafkaError
 
 FETCH_BYTES_MAX = 4 << 20
 FETCH_WAIT_MS_MAX = 500
+# How many bytes a response may have beside the batches.
 AROUND_BYTES = 1 << 16
-"""What an answer may take beside the batches."""
+# How long a leader may send nothing of a readable range before the range is taken to be empty.
 SILENCE_SECONDS = 30.0
-"""So long a leader brings nothing of what it says can be read before that is believed."""
+# How long the cluster may not know a partition before it is taken to be deleted.
 GONE_SECONDS = 5.0
-"""So long a partition is not known to the cluster before it is believed to be deleted."""
 GONE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 BYTES = (bytes, bytearray, memoryview)
 
 _log = logging.getLogger("headrace.client")
 
-Batches = list[tuple[int, BatchHeader]]
-"""Where each batch begins in a buffer, and its header."""
-
 
 class OffsetOutOfRange(KafkaError):
-    """The partition does not hold the offset (any more); `log_start_offset` is -1 if not known."""
+    """The partition does not hold the offset; `log_start_offset` is -1 if it is unknown."""
 
     def __init__(self, topic: str, partition: int, offset: int, log_start_offset: int) -> None:
         super().__init__(
@@ -51,33 +48,26 @@ class OffsetOutOfRange(KafkaError):
 
 
 class Fetched(NamedTuple):
-    """Batches that one answer brought, aborted transactions among them; good until the next."""
+    """The batches of one response, aborted transactions included; valid until the next one."""
 
     buffer: memoryview
-    batches: Batches
-    aborted: Sequence[tuple[int, int]]
-    """Producer id and first offset of transactions that were aborted."""
+    batches: list[PlacedBatch]
+    aborted: Sequence[Aborted]
+    # All records before it have been fetched.
     next_offset: int
-    """What is before it has been brought, as far as it is there."""
 
-    def committed(self) -> Iterator[tuple[int, BatchHeader]]:
+    def committed(self) -> Iterator[PlacedBatch]:
         """Checked batches without markers and without those of aborted transactions."""
-        ahead = sorted(self.aborted, key=lambda row: row[1], reverse=True)
-        open_aborted: set[int] = set()
+        return committed_batches(self.buffer, self._checked(), self.aborted)
+
+    def _checked(self) -> Iterator[PlacedBatch]:
         for position, header in self.batches:
             check_batch(self.buffer, position, position + header.size)
-            while ahead and ahead[-1][1] <= header.last_offset:
-                open_aborted.add(ahead.pop()[0])
-            if header.is_control:
-                marker = parse_marker(self.buffer, position)
-                if marker is not None and marker.control_type is ControlType.ABORT:
-                    open_aborted.discard(header.producer_id)
-            elif not (header.is_transactional and header.producer_id in open_aborted):
-                yield position, header
+            yield position, header
 
 
-class RawReader:
-    """Fetches from whoever leads a partition; a context manager with a connection of its own.
+class BatchReader:
+    """Fetches from the leader of a partition; a context manager with a connection of its own.
 
     It asks again for `timeout_s` while a leader moves or does not answer. The next answer is asked
     for before the last one is given out, so that the broker works while the caller does.
@@ -85,7 +75,7 @@ class RawReader:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ClusterClient,
         topic: str,
         partition: int,
         *,
@@ -99,7 +89,7 @@ class RawReader:
         self._isolation = isolation
         self._fetch_bytes_max = fetch_bytes_max
         self._timeout_s = timeout_s
-        self._wire: Wire | None = None
+        self._wire: BrokerConnection | None = None
         self._room = bytearray(fetch_bytes_max + AROUND_BYTES)
         self._gone_since: float | None = None
 
@@ -172,11 +162,11 @@ class RawReader:
                 try:
                     asked = self._ask(offset)
                 except (OSError, KafkaError):
-                    self._hang_up()  # It is asked for again after this part is given out.
+                    self._hang_up()  # Sent again after this part has been yielded.
             yield Fetched(
                 buffer,
                 [it for it in batches if it[1].base_offset < end],
-                [(it.producer_id, it.first_offset) for it in data.aborted_transactions or ()],
+                aborted_in(data),
                 offset,
             )
             deadline = time.monotonic() + self._timeout_s
@@ -201,7 +191,7 @@ class RawReader:
         return request
 
     def _answer(self, request: FetchRequest) -> PartitionData | None:
-        """What the leader says; None when it says nothing for now, as a throttling one does."""
+        """The leader's answer; None if it has none for now, as when it throttles."""
         assert self._wire is not None
         answer = self._wire.receive(request, FetchResponse, FETCH_VERSION, self._room)
         if answer.error_code:
@@ -217,7 +207,7 @@ class RawReader:
         return data.last_stable_offset if committed else data.high_watermark
 
     def _wait_or_raise(self, problem: Exception, deadline: float) -> None:
-        """Let a passing problem pass; the leader is looked for anew."""
+        """Wait after a passing problem, and look up the leader again."""
         self._hang_up()
         now = time.monotonic()
         lasting = isinstance(problem, KafkaError) and not problem.code.retriable

@@ -1,4 +1,4 @@
-"""A cluster as the wire shows it: its brokers, who leads and who coordinates, asked directly."""
+"""Requests to the right broker of a cluster: any, the leader of a partition, a coordinator."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import NamedTuple, Self, TypeVar
 
 from headrace.client.retry_loop import retry
-from headrace.client.wire.connection import AnswerT, Wire
+from headrace.client.wire.connection import AnswerT, BrokerConnection
 from headrace.client.wire.errors import refused
 from headrace.client.wire.security import Security
 from headrace.protocol.api.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -49,10 +49,10 @@ class BrokerAddress(NamedTuple):
         return f"{self.node_id} ({self.host}:{self.port})"
 
 
-class Cluster:
-    """Asks the right broker and asks again while a refusal is a passing one; a context manager.
+class ClusterClient:
+    """Asks the right broker, again while a refusal is passing; a context manager.
 
-    A refusal that stays is a KafkaError, a cluster that does not answer an OSError.
+    A lasting refusal is a KafkaError, a cluster that does not answer an OSError.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Cluster:
         self._bootstrap = bootstrap
         self._security = security
         self._timeout_s = timeout_s
-        self._wires: dict[tuple[str, int], Wire] = {}
+        self._wires: dict[tuple[str, int], BrokerConnection] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -75,25 +75,25 @@ class Cluster:
         self.close()
 
     def close(self) -> None:
-        """Hang up everywhere."""
+        """Close all connections."""
         for wire in self._wires.values():
             wire.close()
 
-    def connect(self, host: str, port: int) -> Wire:
-        """A connection of its own, for a request that is answered late; the caller closes it."""
-        return Wire(host, port, self._security, self._timeout_s)
+    def connect(self, host: str, port: int) -> BrokerConnection:
+        """A separate connection, for a request that is answered late; the caller closes it."""
+        return BrokerConnection(host, port, self._security, self._timeout_s)
 
     def brokers(self) -> list[BrokerAddress]:
         """The brokers that are up."""
         return _brokers(self._metadata([]))
 
     def topics(self, names: Iterable[str] | None = None) -> list[MetadataResponseTopic]:
-        """Topics with their partitions: these, or all; one that is not there has an error code."""
+        """These topics with their partitions, or all; a missing one has an error code."""
         asked = None if names is None else [MetadataRequestTopic(name=name) for name in names]
         return self._metadata(asked).topics
 
     def leaders(self, topics: Iterable[str]) -> dict[tuple[str, int], BrokerAddress | None]:
-        """Who leads each partition of topics, None where nobody does at the moment."""
+        """The leader of each partition of topics; None where there is none at the moment."""
         metadata = self._metadata([MetadataRequestTopic(name=name) for name in topics])
         brokers = {broker.node_id: broker for broker in _brokers(metadata)}
         return {
@@ -131,7 +131,7 @@ class Cluster:
         answer: type[AnswerT],
         refusal: Callable[[AnswerT], tuple[int, str | None]],
     ) -> list[tuple[BrokerAddress, AnswerT]]:
-        """Ask every broker, for what each of them knows only a part of."""
+        """Ask every broker, where each knows only a part of the answer."""
         return [
             (broker, self.insist(partial(self.ask_broker, broker, request, answer), refusal))
             for broker in self.brokers()
@@ -167,7 +167,7 @@ class Cluster:
         )
 
     def insist(self, attempt: Callable[[], T], refusal: Callable[[T], tuple[int, str | None]]) -> T:
-        """Try again while what refuses is passing, such as a coordinator that is still loading."""
+        """Retry while the refusal is passing, such as that of a coordinator that still loads."""
         answered: KafkaError | None = None
 
         def ask() -> T:
@@ -187,7 +187,7 @@ class Cluster:
         return retry(ask, pause_s, timeout_s=self._timeout_s)
 
     def leader(self, topic: str, partition: int) -> BrokerAddress:
-        """Who leads a partition; a KafkaError if nobody does."""
+        """The leader of a partition; KafkaError if there is none."""
         leaders = self.leaders([topic])
         if (topic, partition) not in leaders:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -200,9 +200,9 @@ class Cluster:
         request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
         return self._any().ask(request, MetadataResponse)
 
-    def _any(self) -> Wire:
-        """A connection to whichever bootstrap server answers."""
-        problem = OSError("no bootstrap server is named")
+    def _any(self) -> BrokerConnection:
+        """A connection to the first bootstrap server that answers."""
+        problem = OSError("bootstrap.servers is empty: write HOST:PORT")
         for host, port in self._bootstrap:
             try:
                 return self._wire(host, port)
@@ -210,7 +210,7 @@ class Cluster:
                 problem = error
         raise problem
 
-    def _wire(self, host: str, port: int) -> Wire:
+    def _wire(self, host: str, port: int) -> BrokerConnection:
         wire = self._wires.get((host, port))
         if wire is None or wire.is_closed:
             wire = self._wires[host, port] = self.connect(host, port)
@@ -222,7 +222,7 @@ def _brokers(metadata: MetadataResponse) -> list[BrokerAddress]:
 
 
 def parse_servers(text: str) -> list[tuple[str, int]]:
-    """Hosts and ports of `bootstrap.servers`; brackets around an IPv6 host are taken off."""
+    """Hosts and ports of `bootstrap.servers`; brackets around an IPv6 host are removed."""
     servers = []
     for server in filter(None, (part.strip() for part in text.split(","))):
         # Kafka allows the name of a listener before the address.
@@ -232,6 +232,6 @@ def parse_servers(text: str) -> list[tuple[str, int]]:
             host, port = address, str(DEFAULT_PORT)
         host = host.removeprefix("[").removesuffix("]")
         if not host or not port.isdecimal() or int(port) > PORT_MAX:
-            raise ValueError(f"bootstrap.servers: {server!r} is not HOST:PORT")
+            raise ValueError(f"bootstrap.servers: {server!r} is not HOST:PORT, as in kafka-1:9092")
         servers.append((host, int(port)))
     return servers

@@ -1,4 +1,4 @@
-"""One blocking connection that speaks the protocol itself, for calls that librdkafka lacks."""
+"""One blocking connection to a broker."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ ROOM_BYTES_MAX = 1 << 26
 AnswerT = TypeVar("AnswerT", bound=Message)
 
 
-class Wire:
-    """A connection to one broker, secured and its versions agreed on; one request at a time.
+class BrokerConnection:
+    """A secured connection to one broker, with agreed versions; one request at a time.
 
-    OSError (TimeoutError among them) says that it broke; it is of no use afterwards.
+    After an OSError (also TimeoutError) it is closed and cannot be used again.
     """
 
     def __init__(self, host: str, port: int, security: Security, timeout_s: float) -> None:
@@ -50,7 +50,7 @@ class Wire:
     def ask(
         self, request: Message, answer: type[AnswerT], version_max: int = VERSION_MAX
     ) -> AnswerT:
-        """Send a request in the newest version that both sides know, and wait for its answer."""
+        """Send a request in the newest version that both sides support, and wait for its answer."""
         self.send(request, version_max)
         return self.receive(request, answer, version_max)
 
@@ -60,7 +60,7 @@ class Wire:
         try:
             self._send(request, version)
         except OSError:
-            # The next request would be written into the middle of this one.
+            # The next request would be written in the middle of this one.
             self.close()
             raise
 
@@ -73,7 +73,7 @@ class Wire:
     ) -> AnswerT:
         """The answer to the request that was sent last.
 
-        Its bytes are in `room` if they fit: fresh memory costs more than receiving does.
+        Its bytes are in `room` if they fit: allocating costs more than receiving.
         """
         version = self.version(request, version_max)
         try:
@@ -84,7 +84,7 @@ class Wire:
             raise
 
     def version(self, request: Message, version_max: int = VERSION_MAX) -> int:
-        """The newest version of a request that both sides know; UNSUPPORTED_VERSION if none."""
+        """The newest version of a request that both sides support; UNSUPPORTED_VERSION if none."""
         assert request.API_KEY is not None
         ours_min, ours_max = type(request).VERSIONS
         theirs_min, theirs_max = self._versions.get(request.API_KEY, (0, -1))
@@ -92,17 +92,18 @@ class Wire:
         if version < max(ours_min, theirs_min):
             name = ApiKey(request.API_KEY).name.title().replace("_", "")
             raise KafkaError(
-                ErrorCode.UNSUPPORTED_VERSION, f"the broker at {self.address} has no fit {name}"
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"the broker at {self.address} has no version of {name} that this client supports",
             )
         return version
 
     @property
     def is_closed(self) -> bool:
-        """Whether it is of no use any more."""
+        """Whether it has been closed."""
         return self._socket.fileno() < 0
 
     def close(self) -> None:
-        """Hang up; what was asked may still be carried out."""
+        """Close it; a request that was sent may still be carried out."""
         self._socket.close()
 
     def __enter__(self) -> Self:
@@ -148,18 +149,18 @@ class Wire:
         assert request.API_KEY is not None
         (size,) = struct.unpack(">i", self._exactly(4))
         if not 0 <= size <= FRAME_BYTES_MAX:
-            raise ConnectionError(f"what {self.address} says is not the Kafka protocol")
+            raise ConnectionError(f"{self.address} does not speak the Kafka protocol")
         frame = self._exactly(size, room)
         header_version = response_header_version(request.API_KEY, version)
         body = len(encode(ResponseHeader(), header_version))
         header = decode(ResponseHeader, header_version, frame[:body])
         if header.correlation_id != self._correlation_id:
-            raise ConnectionError(f"{self.address} answered something else than was asked")
+            raise ConnectionError(f"{self.address} answered another request")
         return decode(answer, version, frame, body)
 
     def _exactly(self, size: int, room: bytearray | None = None) -> bytearray | memoryview:
-        # Received in place, so that whole batches are not copied again before they are decoded;
-        # room is made as it fills up, since the size is only what the other side claims.
+        # Received in place, so that batches are not copied before they are decoded. The buffer
+        # grows as it fills, since the size is only what the other side claims.
         filled = 0
         if room is not None and size <= len(room):
             view = memoryview(room)[:size]

@@ -1,4 +1,4 @@
-"""Questions to the leaders of many partitions at once: offsets by time, and the records there."""
+"""Requests to the leaders of many partitions at once: offsets by time, and records."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from enum import IntEnum
 from itertools import groupby
 from typing import TypeVar
 
-from headrace.client.wire.cluster import BrokerAddress, Cluster
-from headrace.client.wire.committed import Stretch, read_stretch
+from headrace.client.wire.cluster import BrokerAddress, ClusterClient
+from headrace.client.wire.committed import CommittedRecords, read_committed_records
 from headrace.protocol.api.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from headrace.protocol.api.list_offsets import (
     ListOffsetsPartition,
@@ -23,11 +23,11 @@ from headrace.protocol.partitions import TopicPartition
 EARLIEST = -2
 LATEST = -1
 CONSUMER = -1
-# The last version that goes by topic names.
+# The last version with topic names instead of ids.
 FETCH_VERSION = 12
 ANSWER_BYTES_MAX = 8 << 20
-# Leaders move; so often it is asked again who they are before a partition is left out.
-TRIES = 3
+# How often leaders that have moved are looked up before a partition is left out.
+ATTEMPTS_MAX = 3
 PAUSE_SECONDS = 0.1
 _MOVED = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -50,9 +50,9 @@ class Isolation(IntEnum):
 
 
 class Leaders:
-    """Who leads which of some partitions; those that are `gone` are not there (any more)."""
+    """The leaders of some partitions; those in `gone` do not exist, or no longer."""
 
-    def __init__(self, cluster: Cluster, keys: Iterable[TopicPartition]) -> None:
+    def __init__(self, cluster: ClusterClient, keys: Iterable[TopicPartition]) -> None:
         self._cluster = cluster
         self._keys = set(keys)
         self.gone: set[TopicPartition] = set()
@@ -65,7 +65,7 @@ class Leaders:
         time_ms: int,
         isolation: Isolation = Isolation.UNCOMMITTED,
     ) -> dict[TopicPartition, int]:
-        """The first offset at that time or later (-1: none is), or at EARLIEST or LATEST.
+        """The first offset at that time or later (-1 if there is none), or at EARLIEST or LATEST.
 
         A partition whose leader does not answer is left out.
         """
@@ -97,14 +97,14 @@ class Leaders:
         bytes_each: int,
         records_each: int,
         isolation: Isolation = Isolation.COMMITTED,
-    ) -> dict[TopicPartition, Stretch]:
-        """Records from a place on in each partition: some, not necessarily all.
+    ) -> dict[TopicPartition, CommittedRecords]:
+        """Records from an offset on in each partition: some, not necessarily all.
 
         A partition whose first batch is larger than `bytes_each` may be left out beside others;
         asked for alone, it is not.
         """
 
-        def ask(leader: BrokerAddress, asked: list[TopicPartition]) -> Answers[Stretch]:
+        def ask(leader: BrokerAddress, asked: list[TopicPartition]) -> Answers[CommittedRecords]:
             topics = [
                 FetchTopic(
                     topic=topic,
@@ -127,7 +127,8 @@ class Leaders:
                 for data in topic.partitions:
                     key = (topic.topic, data.partition_index)
                     if data.error_code or data.records:
-                        yield key, data.error_code, read_stretch(data, places[key], records_each)
+                        found = read_committed_records(data, places[key], records_each)
+                        yield key, data.error_code, found
 
         return self._ask_all(places, ask)
 
@@ -139,11 +140,11 @@ class Leaders:
         """Ask each leader for its partitions, and once more where leaders have moved."""
         found: dict[TopicPartition, T] = {}
         left = set(keys)
-        for attempt in range(TRIES):
+        for attempt in range(ATTEMPTS_MAX):
             if attempt:
                 time.sleep(PAUSE_SECONDS)
                 self._look()
-            # Where metadata has no leader there may be one in a moment.
+            # A partition without a leader may have one in a moment.
             moved: set[TopicPartition] = {
                 key for key in left - self.gone if key not in self._leaders
             }

@@ -1,4 +1,4 @@
-"""SASL as a client speaks it: each mechanism yields what to say and is sent what was heard."""
+"""SASL mechanisms of a client: each yields what to send, and is sent what was received."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headrace.protocol.errors import ErrorCode, KafkaError
 Exchange = Generator[bytes, bytes, None]
 
 ITERATIONS_MIN = 4096
-# An honest broker has no use for more; a false one could keep the client busy for hours.
+# A malicious broker could keep the client busy for hours with more.
 ITERATIONS_MAX = 10_000_000
 
 
@@ -24,7 +24,7 @@ def plain(user: str, password: str) -> Exchange:
 
 
 def scram(digest: str, user: str, password: str, nonce: str | None = None) -> Exchange:
-    """RFC 5802: both sides prove that they know the password, and neither says it."""
+    """RFC 5802: both sides prove that they know the password without sending it."""
     nonce = nonce or secrets.token_urlsafe(24)
     name = user.replace("=", "=3D").replace(",", "=2C")
     first_bare = f"n={name},r={nonce}"
@@ -32,7 +32,7 @@ def scram(digest: str, user: str, password: str, nonce: str | None = None) -> Ex
     fields = _fields(heard)
     salt, iterations = base64.b64decode(fields.get("s", "")), int(fields.get("i", "0"))
     if not fields.get("r", "").startswith(nonce):
-        raise _distrust("its nonce does not begin with ours")
+        raise _distrust("its nonce does not start with ours")
     if not ITERATIONS_MIN <= iterations <= ITERATIONS_MAX:
         raise _distrust(f"{iterations} iterations are not {ITERATIONS_MIN} to {ITERATIONS_MAX}")
     salted = hashlib.pbkdf2_hmac(digest, password.encode(), salt, iterations)
@@ -53,7 +53,7 @@ def _fields(message: str) -> dict[str, str]:
 
 def _distrust(reason: str) -> KafkaError:
     return KafkaError(
-        ErrorCode.SASL_AUTHENTICATION_FAILED, f"the broker is not to be trusted: {reason}"
+        ErrorCode.SASL_AUTHENTICATION_FAILED, f"the broker cannot be trusted: {reason}"
     )
 
 

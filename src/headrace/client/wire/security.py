@@ -18,25 +18,25 @@ from headrace.protocol.api.sasl_handshake import SaslHandshakeRequest, SaslHands
 from headrace.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from headrace.client.wire.connection import Wire
+    from headrace.client.wire.connection import BrokerConnection
 
 PROTOCOLS = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
 
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """Plain text or TLS, and who the user is; made from a client's settings."""
+    """Plain text or TLS, and the SASL user; made from a client's settings."""
 
     settings: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.protocol not in PROTOCOLS:
             raise ValueError(
-                f"security.protocol {self.protocol!r} is none of {', '.join(PROTOCOLS)}"
+                f"security.protocol {self.protocol!r} is unknown: use {', '.join(PROTOCOLS)}"
             )
         if self._has_user and self.mechanism not in MECHANISMS:
             raise ValueError(
-                f"sasl.mechanism {self.mechanism!r} is not among those that this call can use: "
+                f"sasl.mechanism {self.mechanism!r} cannot be used here: use "
                 f"{', '.join(MECHANISMS)}"
             )
 
@@ -56,14 +56,13 @@ class Security:
         return self.protocol.startswith("sasl")
 
     def wrap(self, plain: socket.socket, host: str) -> socket.socket:
-        """The socket, in TLS if the settings say so; its certificate is checked unless they say
-        otherwise."""
+        """The socket, in TLS if the settings ask for it; the certificate is checked by default."""
         if not self.protocol.endswith("ssl"):
             return plain
         return self._tls().wrap_socket(plain, server_hostname=host)
 
-    def authenticate(self, wire: Wire) -> None:
-        """Say who the user is, if the settings do; SASL_AUTHENTICATION_FAILED if refused."""
+    def authenticate(self, wire: BrokerConnection) -> None:
+        """Authenticate the SASL user, if there is one; SASL_AUTHENTICATION_FAILED if refused."""
         if not self._has_user:
             return
         shaken = wire.ask(SaslHandshakeRequest(mechanism=self.mechanism), SaslHandshakeResponse)
@@ -71,18 +70,18 @@ class Security:
             offered = ", ".join(shaken.mechanisms) or "none"
             raise refused(
                 shaken.error_code,
-                f"the broker takes no {self.mechanism}; it takes {offered}",
+                f"the broker does not accept {self.mechanism}; it accepts {offered}",
             )
         exchange = MECHANISMS[self.mechanism](
             self.settings.get("sasl.username", ""), self.settings.get("sasl.password", "")
         )
-        said = next(exchange)
+        message = next(exchange)
         while True:
-            heard = wire.ask(SaslAuthenticateRequest(auth_bytes=said), SaslAuthenticateResponse)
-            if heard.error_code:
-                raise refused(heard.error_code, heard.error_message)
+            answer = wire.ask(SaslAuthenticateRequest(auth_bytes=message), SaslAuthenticateResponse)
+            if answer.error_code:
+                raise refused(answer.error_code, answer.error_message)
             try:
-                said = exchange.send(heard.auth_bytes)
+                message = exchange.send(answer.auth_bytes)
             except StopIteration:
                 return
             except ValueError as problem:

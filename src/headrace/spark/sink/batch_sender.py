@@ -6,8 +6,8 @@ import random
 import time
 from typing import NamedTuple
 
-from headrace.client.wire.cluster import BrokerAddress, Cluster
-from headrace.client.wire.connection import Wire
+from headrace.client.wire.cluster import BrokerAddress, ClusterClient
+from headrace.client.wire.connection import BrokerConnection
 from headrace.client.wire.errors import refused
 from headrace.protocol.api.metadata import (
     MetadataRequest,
@@ -43,7 +43,7 @@ VERSION_MAX = 11
 class _Sent(NamedTuple):
     """A request without an answer yet: its connection, and the batches in it."""
 
-    wire: Wire
+    wire: BrokerConnection
     request: ProduceRequest
     batches: dict[TopicPartition, bytearray]
 
@@ -56,7 +56,9 @@ class BatchSender:
     called again.
     """
 
-    def __init__(self, cluster: Cluster, producer: ProducerId, name: str, bytes_max: int) -> None:
+    def __init__(
+        self, cluster: ClusterClient, producer: ProducerId, name: str, bytes_max: int
+    ) -> None:
         self.bytes_max = bytes_max
         """How large batches may be; lowered when a topic refuses one as too large."""
         self._cluster = cluster
@@ -64,7 +66,7 @@ class BatchSender:
         self._name = name
         self._sequences: dict[TopicPartition, int] = {}
         self._leaders: dict[TopicPartition, BrokerAddress] = {}
-        self._wires: dict[BrokerAddress, Wire] = {}
+        self._wires: dict[BrokerAddress, BrokerConnection] = {}
         self._keyless_turns: dict[str, int] = {}
         self._failed_lookups = 0
         # Batches to send next; requests that were sent; batches to send again.
@@ -221,7 +223,7 @@ class BatchSender:
                 raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)
             self._leaders[tp] = leader
 
-    def _wire(self, leader: BrokerAddress) -> Wire:
+    def _wire(self, leader: BrokerAddress) -> BrokerConnection:
         wire = self._wires.get(leader)
         if wire is None or wire.is_closed:
             wire = self._wires[leader] = self._cluster.connect(leader.host, leader.port)

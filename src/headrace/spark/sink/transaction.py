@@ -14,7 +14,7 @@ from typing import Any, Self, TypeVar
 import pyarrow as pa
 
 from headrace.client.retry_loop import retry
-from headrace.client.wire.cluster import BrokerAddress, Cluster, CoordinatorOf, parse_servers
+from headrace.client.wire.cluster import BrokerAddress, ClusterClient, CoordinatorOf, parse_servers
 from headrace.client.wire.connection import AnswerT
 from headrace.client.wire.errors import refused
 from headrace.client.wire.security import Security
@@ -75,7 +75,7 @@ class SinkTransaction:
         self._is_open = False
         self._coordinators: dict[CoordinatorOf, BrokerAddress] = {}
         servers = parse_servers(str(settings["bootstrap.servers"]))
-        self._cluster = Cluster(servers, Security(settings), ANSWER_SECONDS)
+        self._cluster = ClusterClient(servers, Security(settings), ANSWER_SECONDS)
         try:
             timeout_ms = int(settings["transaction.timeout.ms"])
             given = self._ask_coordinator(

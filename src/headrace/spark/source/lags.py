@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from headrace.client.wire.cluster import Cluster
+from headrace.client.wire.cluster import ClusterClient
 from headrace.client.wire.leaders import Leaders
 from headrace.protocol.partitions import TopicPartition
 from headrace.spark.source.offset_ranges import records_between
@@ -26,7 +26,7 @@ class Lag(NamedTuple):
 
 
 def measure(
-    cluster: Cluster,
+    cluster: ClusterClient,
     reached: Mapping[TopicPartition, int],
     latest: Mapping[TopicPartition, int],
     now_s: float,

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TypeVar
 
 from headrace.client.wire.batch_reader import GONE, GONE_SECONDS
-from headrace.client.wire.cluster import PAUSE_SECONDS, Cluster
+from headrace.client.wire.cluster import PAUSE_SECONDS, ClusterClient
 from headrace.client.wire.errors import refused
 from headrace.client.wire.leaders import EARLIEST as EARLIEST_TIME
 from headrace.client.wire.leaders import LATEST as LATEST_TIME
@@ -41,7 +41,7 @@ class Logs:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ClusterClient,
         options: SourceOptions,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:

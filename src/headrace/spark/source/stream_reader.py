@@ -46,7 +46,7 @@ except ImportError:
 if TYPE_CHECKING:
     from pyspark.sql.streaming.datasource import ReadLimit
 
-    from headrace.client.wire.cluster import Cluster
+    from headrace.client.wire.cluster import ClusterClient
 
 _log = logging.getLogger("headrace.spark")
 
@@ -65,7 +65,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = for_stream(options)
         self._columns = tuple(columns)
         self._clock = clock
-        self._opened: tuple[Cluster, Logs] | None = None
+        self._opened: tuple[ClusterClient, Logs] | None = None
         self._target: Offsets | None = None
         # Remembered, since Spark 4.1 asks for it only after the end of the first micro-batch.
         self._initial: Offsets | None = None
@@ -197,14 +197,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ) from None
         self._committed = dict(done)
 
-    def _open(self) -> tuple[Cluster, Logs]:
+    def _open(self) -> tuple[ClusterClient, Logs]:
         if self._opened is None:
             cluster = self._options.connection.cluster(self._options.timeout_s)
             self._opened = cluster, Logs(cluster, self._options)
         return self._opened
 
     @property
-    def _cluster(self) -> Cluster:
+    def _cluster(self) -> ClusterClient:
         return self._open()[0]
 
     @property

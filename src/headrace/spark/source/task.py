@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from headrace.client.wire.batch_reader import GONE, Fetched, OffsetOutOfRange, RawReader
+from headrace.client.wire.batch_reader import GONE, BatchReader, Fetched, OffsetOutOfRange
 from headrace.client.wire.leaders import EARLIEST, Leaders
 from headrace.protocol.batch import HEADER_BYTES, UNPACKED_BYTES_MAX, BatchHeader, InvalidBatch
 from headrace.protocol.compression import Codec, CompressionError, decompress, decompress_into
@@ -44,7 +44,7 @@ def read_range(
     topic, partition, start, end = wanted
     with (
         options.connection.cluster(options.timeout_s) as cluster,
-        RawReader(
+        BatchReader(
             cluster,
             topic,
             partition,
