@@ -25,7 +25,7 @@ from headrace.protocol.control import ControlType, EndTransactionMarker, build_m
 from headrace.protocol.errors import ErrorCode
 from headrace.protocol.records import Record
 from headrace.storage import Origin
-from headrace.storage.files import OsFile
+from headrace.storage.os_files import OsFile
 from headrace.testing import BrokerThread
 
 from .wire import FETCH_VERSION, Wire, batch_of, fetch_request, records_of

@@ -15,7 +15,7 @@ from headrace.protocol.api.delete_topics import (
 )
 from headrace.protocol.api.fetch import FetchResponse
 from headrace.storage import Slice
-from headrace.storage.files import OsFile
+from headrace.storage.os_files import OsFile
 from headrace.testing import BrokerThread
 
 from .wire import FETCH_VERSION, Wire, batch_of, fetch_request, records_of

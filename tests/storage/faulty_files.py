@@ -17,7 +17,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from headrace.storage.files import Buffer, File, FileSystem, Lock, OsFileSystem, SyncFailed
+from headrace.storage.files import Buffer, File, FileSystem, Lock, SyncFailed
+from headrace.storage.os_files import OsFileSystem
 
 # Operations that can be made to fail: those of File, then those of FileSystem.
 FILE_OPERATIONS = ("append", "pread", "truncate", "sync")

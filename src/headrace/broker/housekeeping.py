@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from headrace.broker.node import Node
     from headrace.config import Settings
     from headrace.storage import Log
-    from headrace.storage.manager import ManagerCheckpoint
+    from headrace.storage.checkpoint_round import CheckpointRound
     from headrace.timing.wheel import Timer
 
 log = logging.getLogger(__name__)
@@ -92,7 +92,7 @@ class Housekeeping:
                     await asyncio.sleep(0)
             await self._save(checkpoint)
 
-    async def _save(self, checkpoint: ManagerCheckpoint) -> None:
+    async def _save(self, checkpoint: CheckpointRound) -> None:
         await self._node.run_read(checkpoint.save)
         checkpoint.complete()
 

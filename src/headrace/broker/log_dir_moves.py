@@ -15,7 +15,7 @@ from headrace.storage import names
 if TYPE_CHECKING:
     from headrace.broker.node import Node
     from headrace.storage import Log, LogDir
-    from headrace.storage.dirs.move import Move
+    from headrace.storage.dirs.log_move import LogMove
 
 # How long to wait for a checkpoint or a compaction that swaps the files of a log.
 SWAP_PAUSE_SECONDS = 0.01
@@ -52,7 +52,7 @@ class LogDirMover:
         if moves:
             self._node.spawn(self._resume(moves))
 
-    async def _resume(self, moves: Sequence[Move]) -> None:
+    async def _resume(self, moves: Sequence[LogMove]) -> None:
         await self._make_folders(moves)
         self._go_on()
 
@@ -63,7 +63,7 @@ class LogDirMover:
         first, and that is all if the partition already is where it should be.
         """
         answers: dict[TopicPartition, ErrorCode] = {}
-        begun: dict[TopicPartition, Move] = {}
+        begun: dict[TopicPartition, LogMove] = {}
         for place, path in wanted.items():
             answers[place] = ErrorCode.NONE
             try:
@@ -84,7 +84,7 @@ class LogDirMover:
         self._go_on()
         return answers
 
-    async def _ask(self, place: TopicPartition, path: str) -> Move | None:
+    async def _ask(self, place: TopicPartition, path: str) -> LogMove | None:
         """The move to make now, if any; raises KafkaError, checking in Kafka's order."""
         node = self._node
         unique = "0" * 32
@@ -114,10 +114,10 @@ class LogDirMover:
             return None
         return self._moves.begin(records, target)
 
-    async def _make_folders(self, moves: Sequence[Move]) -> set[Move]:
+    async def _make_folders(self, moves: Sequence[LogMove]) -> set[LogMove]:
         """Create the folders of moves, durably; a move whose folder fails is cancelled."""
         fs = self._node.logs.fs
-        failed: set[Move] = set()
+        failed: set[LogMove] = set()
 
         def make() -> None:
             for target in {move.target for move in moves}:
@@ -150,7 +150,7 @@ class LogDirMover:
             self._carrying = self._node.spawn(self._carry(move))
             self._carrying.add_done_callback(lambda _: self._go_on())
 
-    async def _carry(self, move: Move) -> None:
+    async def _carry(self, move: LogMove) -> None:
         records, target = move.log, move.target.path
         name = f"{records.topic}-{records.partition}"
         try:
@@ -176,7 +176,7 @@ class LogDirMover:
             self._moves.forget(move)
             log.info("%s has moved to %s", name, target)
 
-    async def _copy(self, move: Move) -> bool:
+    async def _copy(self, move: LogMove) -> bool:
         """Copy a log and switch to the copy; False if the move was cancelled. Raises OSError."""
         node = self._node
         while not move.is_cancelled and not self._closed:
@@ -193,7 +193,7 @@ class LogDirMover:
                 await asyncio.sleep(SWAP_PAUSE_SECONDS)
         return False
 
-    async def _slow_down(self, move: Move, copied_bytes: int, began: float) -> None:
+    async def _slow_down(self, move: LogMove, copied_bytes: int, began: float) -> None:
         """Wait until the copied bytes are within the limit, which may change meanwhile."""
         node = self._node
         while not move.is_cancelled and not self._closed:
@@ -203,7 +203,7 @@ class LogDirMover:
                 return
             await asyncio.sleep(min(early, LIMIT_PAUSE_SECONDS))
 
-    async def _confirm(self, move: Move) -> None:
+    async def _confirm(self, move: LogMove) -> None:
         """Wait for a sync of the log in its new folder; a full disk may delay it."""
         node, records = self._node, move.log
         while not (move.has_arrived or records.deleted or records.offline):

@@ -1,9 +1,15 @@
-"""The log on disk, in Apache Kafka's file format, durable by default."""
+"""The log on disk, in Apache Kafka's file format, durable by default.
+
+`manager.py` has all logs of a broker and saves them in rounds (`checkpoint_round.py`). `log/` is
+the log of one partition, `recovery/` opens it, `cleaner/` compacts it, and `dirs/` has the folders
+it is in. `files.py` is the port to the disk, `os_files.py` the real disk, `names.py` the names of
+all files. `dump.py` and `verify.py` only read.
+"""
 
 from __future__ import annotations
 
-from headrace.storage.dirs.dirs import LogDir, LogDirError
-from headrace.storage.files import File, FileSystem, OsFileSystem
+from headrace.storage.dirs.log_dir import LogDir, LogDirError
+from headrace.storage.files import File, FileSystem
 from headrace.storage.log.appending import AppendInfo, Origin, codec_wanted
 from headrace.storage.log.config import LogConfig
 from headrace.storage.log.log import Log
@@ -11,6 +17,7 @@ from headrace.storage.log.reading import ColdRead
 from headrace.storage.log.slices import Slice
 from headrace.storage.log.sync import Syncer
 from headrace.storage.manager import LogManager
+from headrace.storage.os_files import OsFileSystem
 
 __all__ = [
     "AppendInfo",

@@ -27,14 +27,13 @@ from headrace.protocol.schema import Message
 from headrace.storage import names
 from headrace.storage.dirs import checkpoints
 from headrace.storage.dirs.checkpoints import CorruptCheckpoint
-from headrace.storage.files import Buffer, FileSystem, OsFileSystem
+from headrace.storage.files import Buffer, FileSystem
 from headrace.storage.log import snapshots
-from headrace.storage.log.offset_index import OffsetIndex
 from headrace.storage.log.scan import iter_salvaged
 from headrace.storage.log.snapshots import CorruptSnapshot
-from headrace.storage.log.sparse_index import CorruptIndex, SparseIndex
-from headrace.storage.log.time_index import TimeIndex
+from headrace.storage.log.sparse_index import CorruptIndex, OffsetIndex, SparseIndex, TimeIndex
 from headrace.storage.log.txn_index import TxnIndex
+from headrace.storage.os_files import OsFileSystem
 
 Row = dict[str, object]
 Rows = Iterator[Row]

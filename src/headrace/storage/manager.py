@@ -8,20 +8,19 @@ import os
 import random
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 from headrace.storage import names
+from headrace.storage.checkpoint_round import CheckpointRound
 from headrace.storage.dirs import checkpoints
-from headrace.storage.dirs.census import Census
 from headrace.storage.dirs.checkpoints import Offsets, format_partition_metadata
-from headrace.storage.dirs.dirs import LogDir, LogDirError
-from headrace.storage.dirs.moves import Moves
+from headrace.storage.dirs.inventory import DirInventory
+from headrace.storage.dirs.log_dir import LogDir, LogDirError
+from headrace.storage.dirs.log_mover import LogMover
 from headrace.storage.files import FileSystem, is_passing
 from headrace.storage.log import retention
 from headrace.storage.log.config import LogConfig
-from headrace.storage.log.doomed import DoomedFolder, Purge
+from headrace.storage.log.deleted import DeletedFolder, Purge
 from headrace.storage.log.epochs import EpochCache
-from headrace.storage.log.flush import Checkpoint
 from headrace.storage.log.log import Log
 from headrace.storage.log.producers import Producers
 from headrace.storage.log.segment import Segment
@@ -59,8 +58,8 @@ class LogManager:
         self._dir_of: dict[Log, LogDir] = {}
         #: Log dirs that were ours and are in no folder now, by the path they were last seen at.
         self.lost: dict[str, str] = {}
-        self.moves = Moves(self)
-        self._deleted: list[DoomedFolder] = []
+        self.moves = LogMover(self)
+        self._deleted: list[DeletedFolder] = []
         self._renamed: set[LogDir] = set()  # with deletions that are not durable
         self._syncing = threading.Lock()
         # Guards the checkpoint files; counts truncations, which outdate a checkpoint under way.
@@ -103,15 +102,15 @@ class LogManager:
         partitions: Collection[tuple[str, int]],
         given_up: Collection[str] = (),
     ) -> dict[str, str]:
-        """Tell log dirs that are missing from new ones, and give each new one an id; see `census`.
+        """Tell missing log dirs from new ones, and give each new one an id; see `inventory`.
 
         `known` are ids by path, as this returned them the last time, and `partitions` all that must
         be somewhere. Raises LogDirError for folders of another cluster or node, or if none can be
         used. Durable when this returns; before `load`, which makes new folders log dirs.
         """
-        census = Census(self.dirs, cluster_id, node_id, known)
-        self.lost = census.missing(partitions, given_up)
-        ids = census.identify(self._rng.getrandbits)
+        inventory = DirInventory(self.dirs, cluster_id, node_id, known)
+        self.lost = inventory.missing(partitions, given_up)
+        ids = inventory.identify(self._rng.getrandbits)
         self._require_some_dir()
         return self.lost | ids
 
@@ -125,7 +124,7 @@ class LogManager:
 
         Raises LogDirError when one partition is in two folders, or no folder can be used.
         """
-        self._deleted += [DoomedFolder(self._now(), path) for path in self.moves.settle()]
+        self._deleted += [DeletedFolder(self._now(), path) for path in self.moves.settle()]
         for log_dir in self.dirs:
             if log_dir.offline is not None:
                 continue
@@ -158,7 +157,7 @@ class LogManager:
         for name in self.fs.list(log_dir.path):
             folder = os.path.join(log_dir.path, name)
             if names.is_deleted_folder(name) and self.fs.is_dir(folder):
-                self._deleted.append(DoomedFolder(now_ms, folder))
+                self._deleted.append(DeletedFolder(now_ms, folder))
                 continue
             key = names.parse_folder(name)
             if key is None or not self.fs.is_dir(folder):
@@ -297,7 +296,7 @@ class LogManager:
         """A folder of a log was renamed to be deleted."""
         self._renamed.add(log_dir)
         due_ms = self._now() + log.config.file_delete_delay_ms
-        self._deleted.append(DoomedFolder(due_ms, folder, segments))
+        self._deleted.append(DeletedFolder(due_ms, folder, segments))
 
     def fail_dir_of(self, partition_dir: str, error: OSError) -> str:
         """Take the log dir of a partition's folder offline, with all its logs; its path."""
@@ -325,16 +324,16 @@ class LogManager:
 
     def begin_purge(self, now_ms: int) -> Purge | None:
         """The files and folders whose time to go has come; None when there are none."""
-        segments = [segment for log in self for segment in log.doomed.take(now_ms)]
+        segments = [segment for log in self for segment in log.deleted_segments.take(now_ms)]
         folders = [folder for folder in self._deleted if folder.due_ms <= now_ms]
         self._deleted = [folder for folder in self._deleted if folder.due_ms > now_ms]
         return Purge(self.fs, segments, folders) if segments or folders else None
 
-    def begin_checkpoint(self) -> ManagerCheckpoint:
+    def begin_checkpoint(self) -> CheckpointRound:
         """A checkpoint of no log yet: begin some, run, and so on; then save and complete it."""
-        return ManagerCheckpoint(self)
+        return CheckpointRound(self)
 
-    def checkpoint(self, threads: int = 1) -> ManagerCheckpoint:
+    def checkpoint(self, threads: int = 1) -> CheckpointRound:
         """Save all logs and wait for it; failing ones are offline afterwards."""
         checkpoint = self.begin_checkpoint()
         checkpoint.begin(self)
@@ -423,78 +422,3 @@ class LogManager:
         with self._saving:
             self._truncations += 1
         self.save_dir(self._dir_of[log])
-
-
-class ManagerCheckpoint:
-    """One round of saving: logs first, then the recovery points that rely on it.
-
-    Begun a few logs at a time on the thread of the logs, since that takes file operations; what
-    was begun is run on another thread, and all of it is saved and completed together.
-    """
-
-    def __init__(self, manager: LogManager) -> None:
-        self._manager = manager
-        self._truncations = manager._truncations
-        self._begun: list[Checkpoint] = []
-        self._done: list[Checkpoint] = []
-        #: Log dirs whose checkpoint files could not be written, each with the reason.
-        self.unsaved: dict[LogDir, OSError] = {}
-
-    def __len__(self) -> int:
-        """How many logs had something new."""
-        return len(self._begun) + len(self._done)
-
-    def begin(self, logs: Iterable[Log]) -> bool:
-        """Begin the checkpoints of some logs; whether there is now something to run."""
-        manager = self._manager
-        for log in logs:
-            if log.offline is not None or log.deleted:
-                continue
-            try:
-                if (checkpoint := log.begin_checkpoint()) is not None:
-                    self._begun.append(checkpoint)
-            except OSError as error:
-                manager._trouble(manager.dir_of(log), error)
-        return bool(self._begun)
-
-    def run(self, threads: int = 1) -> None:
-        """Save the logs that were begun; may be called on any thread."""
-        begun, self._begun = self._begun, []
-        if threads > 1 and len(begun) > 1:
-            with ThreadPoolExecutor(threads, thread_name_prefix="headrace-close") as pool:
-                list(pool.map(Checkpoint.run, begun))
-        else:
-            for checkpoint in begun:
-                checkpoint.run()
-        self._done += begun
-
-    def save(self) -> None:
-        """Write the recovery points of the logs that were run; may be called on any thread."""
-        manager = self._manager
-        with manager._saving:
-            if self._truncations != manager._truncations:
-                return  # these recovery points may be above what was cut since
-            points = {each.log: each.end_offset for each in self._done if each.succeeded}
-            for log_dir, offsets in manager.offsets(points).items():
-                try:
-                    log_dir.checkpoints.write(offsets)
-                except OSError as error:
-                    self.unsaved[log_dir] = error
-        for checkpoint in self._done:
-            if manager._dir_of.get(checkpoint.log) not in self.unsaved:
-                checkpoint.remove_older()
-
-    def complete(self) -> None:
-        """Move the recovery points in memory; on the thread of the logs."""
-        manager = self._manager
-        for checkpoint in self._done:
-            log = checkpoint.log
-            if not log.deleted:
-                unsaved = self.unsaved.get(manager.dir_of(log))
-                checkpoint.postponed = checkpoint.postponed or unsaved
-            log.complete_checkpoint(checkpoint)
-            error = checkpoint.error or checkpoint.postponed
-            if error is not None and not log.deleted:
-                manager._trouble(manager.dir_of(log), error)
-        for log_dir, error in self.unsaved.items():
-            manager._trouble(log_dir, error)

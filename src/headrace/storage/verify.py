@@ -19,16 +19,15 @@ from headrace.storage import names
 from headrace.storage.dirs import checkpoints
 from headrace.storage.dirs.checkpoints import CheckpointFolder, CorruptCheckpoint, Offsets
 from headrace.storage.dump import index_entries
-from headrace.storage.files import FileSystem, OsFileSystem
+from headrace.storage.files import FileSystem
 from headrace.storage.log import snapshots
 from headrace.storage.log.epochs import NO_EPOCH, EpochCache
-from headrace.storage.log.offset_index import OffsetIndex
 from headrace.storage.log.producers import Producer
 from headrace.storage.log.scan import Salvaged, iter_salvaged
 from headrace.storage.log.snapshots import CorruptSnapshot
-from headrace.storage.log.sparse_index import CorruptIndex, SparseIndex
-from headrace.storage.log.time_index import TimeIndex
+from headrace.storage.log.sparse_index import CorruptIndex, OffsetIndex, SparseIndex, TimeIndex
 from headrace.storage.log.txn_index import AbortedTxn, TxnIndex
+from headrace.storage.os_files import OsFileSystem
 
 T = TypeVar("T")
 

@@ -11,12 +11,11 @@ from headrace.protocol.control import ControlType, EndTransactionMarker, build_m
 from headrace.protocol.records import Record
 from headrace.storage import names
 from headrace.storage.cleaner.clean import clean
-from headrace.storage.cleaner.grouping import SegmentFacts
-from headrace.storage.cleaner.options import CleanOptions, CleanResult, LastRecord
-from headrace.storage.files import OsFileSystem
+from headrace.storage.cleaner.options import CleanOptions, CleanResult, LastRecord, SegmentFacts
 from headrace.storage.log.scan import iter_checked
 from headrace.storage.log.segment import Segment
 from headrace.storage.log.txn_index import AbortedTxn, TxnIndex
+from headrace.storage.os_files import OsFileSystem
 
 Pair = tuple[str, str | None]
 

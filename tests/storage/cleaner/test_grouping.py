@@ -7,11 +7,11 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.storage.cleaner.grouping import (
+from headrace.storage.cleaner.clean import (
     RELATIVE_OFFSET_MAX,
-    SegmentFacts,
     group_segments,
 )
+from headrace.storage.cleaner.options import SegmentFacts
 
 
 def segment(

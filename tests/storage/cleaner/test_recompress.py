@@ -16,8 +16,8 @@ from headrace.protocol.batch import (
 )
 from headrace.protocol.primitives import ProtocolError
 from headrace.protocol.records import Record, encode_records
+from headrace.storage.cleaner.batches import recompress
 from headrace.storage.cleaner.raw_records import raw_records, with_timestamp_delta
-from headrace.storage.cleaner.recompress import recompress
 
 CODECS = range(5)
 

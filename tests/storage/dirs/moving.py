@@ -9,7 +9,7 @@ from itertools import count
 from tests.storage.batches import NOW_MS, flush
 
 from headrace.storage import FileSystem, Log, LogConfig, LogManager
-from headrace.storage.dirs.move import Move
+from headrace.storage.dirs.log_move import LogMove
 
 CONFIG = LogConfig(segment_bytes=900, index_interval_bytes=150, max_message_bytes=600)
 TOPIC_ID = bytes(range(16))
@@ -33,7 +33,7 @@ def manager_on(
     return manager
 
 
-def begin_move(manager: LogManager, log: Log) -> Move:
+def begin_move(manager: LogManager, log: Log) -> LogMove:
     """Have a log move to the log dir where it is not."""
     target = next(each for each in manager.dirs if each is not manager.dir_of(log))
     move = manager.moves.begin(log, target)
@@ -42,14 +42,14 @@ def begin_move(manager: LogManager, log: Log) -> Move:
     return move
 
 
-def copy_all(move: Move, between: Callable[[], None] = lambda: None) -> None:
+def copy_all(move: LogMove, between: Callable[[], None] = lambda: None) -> None:
     """Copy until the log can be swapped; something else happens between the turns."""
     while (turn := move.next_turn(NOW_MS)) is not None:
         turn()
         between()
 
 
-def finish_move(manager: LogManager, move: Move) -> None:
+def finish_move(manager: LogManager, move: LogMove) -> None:
     """Bring a move to its end after the swap."""
     flush(move.log)
     assert move.has_arrived
@@ -57,7 +57,7 @@ def finish_move(manager: LogManager, move: Move) -> None:
     manager.moves.forget(move)
 
 
-def move_log(manager: LogManager, log: Log, between: Callable[[], None] = lambda: None) -> Move:
+def move_log(manager: LogManager, log: Log, between: Callable[[], None] = lambda: None) -> LogMove:
     """Move a log from one log dir to the other."""
     move = begin_move(manager, log)
     copy_all(move, between)

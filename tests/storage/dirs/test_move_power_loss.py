@@ -12,8 +12,8 @@ from tests.storage.dirs.moving import CONFIG, TOPIC_ID, begin_move, manager_on
 from tests.storage.faulty_files import PowerCut, PowerLossFileSystem
 
 from headrace.storage import Log, LogManager, names
-from headrace.storage.dirs.arrivals import read_note
-from headrace.storage.dirs.move import Move
+from headrace.storage.dirs.log_move import LogMove
+from headrace.storage.dirs.move_recovery import read_note
 
 
 class Story:
@@ -55,7 +55,7 @@ class Story:
             self.acknowledged = max(self.acknowledged, log.synced_offset)
         self.end(manager, log, move)
 
-    def end(self, manager: LogManager, log: Log, move: Move) -> None:
+    def end(self, manager: LogManager, log: Log, move: LogMove) -> None:
         while not move.has_arrived:
             self.step(manager, log)
         self.step(manager, log)

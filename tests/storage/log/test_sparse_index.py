@@ -9,9 +9,7 @@ import pytest
 from tests.storage.faulty_files import FaultyFileSystem
 
 from headrace.storage import OsFileSystem
-from headrace.storage.log.offset_index import OffsetIndex
-from headrace.storage.log.sparse_index import WARM_ENTRIES_MAX, CorruptIndex
-from headrace.storage.log.time_index import TimeIndex
+from headrace.storage.log.sparse_index import WARM_ENTRIES_MAX, CorruptIndex, OffsetIndex, TimeIndex
 
 COUNTS = (0, 1, 2, 511, 512, 513, 1023, 1024, 1025, 2047, 2048, 2049, 5000)
 

@@ -84,7 +84,7 @@ def test_readers_see_the_new_segments_and_finish_with_the_old(tmp_path: Path) ->
     assert offsets(log) == [1, 5, 6, 7, 8]
     assert [segment.base_offset for segment in log.segments] == [0, 6, 8]
     assert piece.read() == data
-    for segment in log.doomed.take(NOW_MS + CONFIG.file_delete_delay_ms):
+    for segment in log.deleted_segments.take(NOW_MS + CONFIG.file_delete_delay_ms):
         segment.remove(log.fs)
     assert not [n for n in os.listdir(tmp_path) if n.endswith((".deleted", ".swap", ".cleaned"))]
     append(log, b"next")

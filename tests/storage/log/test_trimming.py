@@ -128,8 +128,8 @@ def test_readers_finish_with_a_deleted_segment(tmp_path: Path) -> None:
         f"{base:020d}.log.deleted" for base in (0, 2)
     ]
     assert piece.read() == data
-    assert log.doomed.take(NOW_MS + log.config.file_delete_delay_ms - 1) == []
-    for segment in log.doomed.take(NOW_MS + log.config.file_delete_delay_ms):
+    assert log.deleted_segments.take(NOW_MS + log.config.file_delete_delay_ms - 1) == []
+    for segment in log.deleted_segments.take(NOW_MS + log.config.file_delete_delay_ms):
         segment.remove(log.fs)
     assert not [name for name in os.listdir(tmp_path) if "deleted" in name]
 

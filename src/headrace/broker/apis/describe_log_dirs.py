@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from headrace.broker.node import Node
     from headrace.broker.registry import Context
     from headrace.storage import Log, LogDir
-    from headrace.storage.dirs.move import Move
+    from headrace.storage.dirs.log_move import LogMove
 
 # A topic's name and the description of one of its partitions.
 Row = tuple[str, DescribeLogDirsPartition]
@@ -57,7 +57,7 @@ def _current(log: Log) -> DescribeLogDirsPartition:
     )
 
 
-def _future(move: Move) -> DescribeLogDirsPartition:
+def _future(move: LogMove) -> DescribeLogDirsPartition:
     return DescribeLogDirsPartition(
         partition_index=move.log.partition,
         partition_size=move.copied_bytes,

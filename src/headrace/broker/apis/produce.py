@@ -38,7 +38,7 @@ from headrace.protocol.error_responses import refuse_batch
 from headrace.protocol.errors import ErrorCode, KafkaError
 from headrace.protocol.primitives import ProtocolError
 from headrace.storage import codec_wanted
-from headrace.storage.cleaner.recompress import recompress
+from headrace.storage.cleaner.batches import recompress
 from headrace.storage.log.appending import check_keys
 
 if TYPE_CHECKING:

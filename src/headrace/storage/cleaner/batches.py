@@ -16,11 +16,15 @@ from headrace.protocol.batch import (
     MAX_TIMESTAMP_AT,
     NO_TIMESTAMP,
     RECORD_COUNT_AT,
+    UNPACKED_BYTES_MAX,
     BatchHeader,
+    InvalidBatch,
+    read_header,
     seal,
 )
 from headrace.protocol.compression import compress, decompress
 from headrace.protocol.primitives import Buffer
+from headrace.protocol.records import decode_records
 from headrace.storage.cleaner.raw_records import RawRecord, with_timestamp_delta
 
 _int16 = Struct(">h")
@@ -103,3 +107,23 @@ def _patched(
     _int32.pack_into(out, RECORD_COUNT_AT, record_count)
     seal(out, 0)
     return out
+
+
+def recompress(
+    batch: Buffer, codec: int, level: int | None = None, limit_bytes: int = UNPACKED_BYTES_MAX
+) -> bytearray:
+    """One batch with another codec and a new CRC; InvalidBatch when it does not unpack.
+
+    The records are walked, since the broker vouches for a batch that it packed itself: their
+    number and their offsets must be those of the header.
+    """
+    header = read_header(batch, 0)
+    view = memoryview(batch)[: header.size]
+    try:
+        payload = payload_of(view, header, limit_bytes)
+        for index, record in enumerate(decode_records(payload, header.record_count, 0, 0, None)):
+            if record.offset != index:
+                raise InvalidBatch(f"record {index} of the batch says it is {record.offset}")
+    except ValueError as error:
+        raise InvalidBatch(str(error)) from error
+    return repacked(view, header, payload, codec, level)

@@ -14,16 +14,24 @@ from headrace.protocol.batch import BatchHeader
 from headrace.storage import names
 from headrace.storage.cleaner.batch_filter import BatchFilter
 from headrace.storage.cleaner.batches import payload_of
-from headrace.storage.cleaner.grouping import SegmentFacts, group_segments
 from headrace.storage.cleaner.offset_map import OffsetMap
-from headrace.storage.cleaner.options import CleanedGroup, CleanOptions, CleanResult, CleanStats
+from headrace.storage.cleaner.options import (
+    CleanedGroup,
+    CleanOptions,
+    CleanResult,
+    CleanStats,
+    SegmentFacts,
+)
 from headrace.storage.cleaner.output import CleanedSegment, remove_cleaned
 from headrace.storage.cleaner.raw_records import raw_records
 from headrace.storage.cleaner.transactions import CleanedTransactions
-from headrace.storage.files import FileSystem, OsFileSystem
+from headrace.storage.files import FileSystem
 from headrace.storage.log.scan import BadBatch, iter_checked
 from headrace.storage.log.sparse_index import CorruptIndex
 from headrace.storage.log.txn_index import AbortedTxn, TxnIndex
+from headrace.storage.os_files import OsFileSystem
+
+RELATIVE_OFFSET_MAX = 2**31 - 1
 
 
 class Uncleanable(Exception):
@@ -201,3 +209,35 @@ class _Throttle:
         ahead_s = self._bytes / self._bytes_per_second - (time.monotonic() - self._started_s)
         if ahead_s > 0:
             time.sleep(ahead_s)
+
+
+def group_segments(
+    segments: Sequence[SegmentFacts], *, segment_bytes: int, index_bytes: int
+) -> list[list[SegmentFacts]]:
+    """Cut segments, in offset order, into groups that each fit one segment even if nothing goes."""
+    groups: list[list[SegmentFacts]] = []
+    log_sum = index_sum = time_index_sum = 0
+    for segment in segments:
+        log_sum += segment.log_bytes
+        index_sum += segment.index_bytes
+        time_index_sum += segment.time_index_bytes
+        fits = (
+            bool(groups)
+            and log_sum <= segment_bytes
+            and index_sum <= index_bytes
+            and time_index_sum <= index_bytes
+            # Indexes hold offsets relative to the base in 31 bits. An empty segment adds none, so
+            # a run of them over a long gap still becomes one.
+            and (
+                segment.log_bytes == 0
+                or segment.next_offset - 1 - groups[-1][0].base_offset <= RELATIVE_OFFSET_MAX
+            )
+        )
+        if fits:
+            groups[-1].append(segment)
+        else:
+            groups.append([segment])
+            log_sum = segment.log_bytes
+            index_sum = segment.index_bytes
+            time_index_sum = segment.time_index_bytes
+    return groups

@@ -9,7 +9,6 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 from headrace.storage.cleaner.clean import Uncleanable, clean
-from headrace.storage.cleaner.grouping import SegmentFacts
 from headrace.storage.cleaner.options import (
     DEDUPE_BUFFER_BYTES,
     IO_BUFFER_BYTES,
@@ -17,6 +16,7 @@ from headrace.storage.cleaner.options import (
     CleanOptions,
     CleanResult,
     CleanStats,
+    SegmentFacts,
 )
 from headrace.storage.cleaner.output import remove_cleaned
 from headrace.storage.cleaner.planning import (

@@ -19,6 +19,16 @@ class LastRecord(NamedTuple):
     producer_epoch: int
 
 
+class SegmentFacts(NamedTuple):
+    """What the cleaner needs to know of one segment, as plain values that travel to a worker."""
+
+    base_offset: int
+    next_offset: int
+    log_bytes: int
+    index_bytes: int
+    time_index_bytes: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanOptions:
     """The range to clean, the topic's settings, the limits, and the time it happens at."""

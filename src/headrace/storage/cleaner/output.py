@@ -8,9 +8,8 @@ from headrace.protocol.batch import read_header
 from headrace.protocol.primitives import Buffer
 from headrace.storage import names
 from headrace.storage.files import FileSystem
-from headrace.storage.log.offset_index import OffsetIndex
 from headrace.storage.log.segment import Segment
-from headrace.storage.log.time_index import TimeIndex
+from headrace.storage.log.sparse_index import OffsetIndex, TimeIndex
 from headrace.storage.log.txn_index import AbortedTxn, TxnIndex
 
 WRITE_BUFFER_BYTES = 1 << 20

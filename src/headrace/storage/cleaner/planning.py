@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import NamedTuple
 
-from headrace.storage.cleaner.grouping import SegmentFacts
-from headrace.storage.cleaner.options import LastRecord
+from headrace.storage.cleaner.options import LastRecord, SegmentFacts
 from headrace.storage.log.log import Log
 from headrace.storage.log.segment import Segment
 

@@ -30,7 +30,7 @@ from headrace.storage.log.appending import (
     Origin,
 )
 from headrace.storage.log.config import LogConfig
-from headrace.storage.log.doomed import Doomed
+from headrace.storage.log.deleted import DeletedSegments
 from headrace.storage.log.epochs import EpochCache
 from headrace.storage.log.flush import Arrival, Checkpoint, Flush, Unsynced
 from headrace.storage.log.lookup import TimestampOffset
@@ -67,8 +67,8 @@ class Log:
         "_roll_by_message_time",
         "_segment_bytes",
         "deleted",
+        "deleted_segments",
         "dir",
-        "doomed",
         "end_offset",
         "epochs",
         "fs",
@@ -122,7 +122,7 @@ class Log:
         self._random = rng or random.Random()
         self._high_watermark = end_offset
         self.unsynced = Unsynced()
-        self.doomed = Doomed()
+        self.deleted_segments = DeletedSegments()
         self._config = config
         self.set_segments(segments)
         self.config = config
@@ -462,10 +462,10 @@ class Log:
             if self._on_truncation is not None:
                 self._on_truncation(self)
 
-    def doom(self, segment: Segment, now_ms: int) -> None:
+    def delete_later(self, segment: Segment, now_ms: int) -> None:
         """Remove the files of a renamed segment after `file.delete.delay.ms`."""
         self.unsynced.forget(segment)
-        self.doomed.add(segment, now_ms + self._config.file_delete_delay_ms)
+        self.deleted_segments.add(segment, now_ms + self._config.file_delete_delay_ms)
 
     def begin_swap(self, old_bases: Sequence[int], new_bases: Sequence[int]) -> Swap:
         """Put `.cleaned` segments in the place of others: run the swap, then complete it."""
@@ -484,11 +484,11 @@ class Log:
     def moved(self, folder: str) -> None:
         """Follow a rename of the folder."""
         self.dir = folder
-        for segment in (*self.segments, *self.doomed):
+        for segment in (*self.segments, *self.deleted_segments):
             segment.moved(folder)
 
     def close(self) -> None:
         """Give all descriptors back; nothing is made durable by this."""
         self._active_file.trim()
-        for segment in (*self.segments, *self.doomed):
+        for segment in (*self.segments, *self.deleted_segments):
             segment.close()

@@ -9,10 +9,8 @@ from itertools import chain
 from headrace.protocol.batch import BatchHeader, read_header
 from headrace.storage import names
 from headrace.storage.files import File, FileSystem, pread
-from headrace.storage.log.offset_index import OffsetIndex
 from headrace.storage.log.scan import SCAN_CHUNK_BYTES, BadBatch, damage, iter_headers
-from headrace.storage.log.sparse_index import CorruptIndex
-from headrace.storage.log.time_index import TimeIndex
+from headrace.storage.log.sparse_index import CorruptIndex, OffsetIndex, TimeIndex
 from headrace.storage.log.txn_index import TxnIndex
 
 NO_TIMESTAMP = -1

@@ -268,3 +268,23 @@ class SparseIndex:
         if len(data) != count * width or not count:
             raise CorruptIndex(f"{os.path.basename(self.path)}: shorter than its entries")
         return data
+
+
+class OffsetIndex(SparseIndex):
+    """Keys are relative last offsets, values are positions."""
+
+    ENTRY = Struct(">ii")
+    __slots__ = ()
+
+
+class TimeIndex(SparseIndex):
+    """Keys are timestamps, values are relative offsets."""
+
+    ENTRY = Struct(">qi")
+    __slots__ = ()
+
+    def append_if_later(self, timestamp: int, relative_offset: int) -> None:
+        """Add an entry unless its timestamp is already covered."""
+        last = self.last()
+        if last is None or timestamp > last[0]:
+            self.append(timestamp, relative_offset)

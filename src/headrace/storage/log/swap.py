@@ -115,7 +115,7 @@ class Swap:
             return
         for segment in self._old:
             segment.renamed(names.DELETED)
-            log.doom(segment, now_ms)
+            log.delete_later(segment, now_ms)
         sizes = {
             name: self._fs.size(os.path.join(log.dir, name))
             for base in self._new_bases

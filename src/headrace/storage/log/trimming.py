@@ -51,19 +51,19 @@ def delete_oldest(log: Log, count: int, now_ms: int) -> int:
     if count >= len(log.segments):
         log.roll(now_ms)
         count = min(count, len(log.segments) - 1)
-    doomed = log.segments[:count]
+    oldest = log.segments[:count]
     gone = 0
     try:
-        for segment in doomed:
+        for segment in oldest:
             segment.rename(log.fs, names.DELETED)
             log.unsynced.add(None, log.dir)
-            log.doom(segment, now_ms)
+            log.delete_later(segment, now_ms)
             gone += 1
     finally:  # also when the disk fails half-way
         log.set_segments(log.segments[gone:])
         advance_start(log, log.segments[0].base_offset)
     _remove_snapshots(log, below=log.segments[0].base_offset)
-    return sum(segment.size for segment in doomed)
+    return sum(segment.size for segment in oldest)
 
 
 def truncate_to(log: Log, offset: int, now_ms: int) -> None:

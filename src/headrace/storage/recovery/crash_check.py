@@ -6,15 +6,22 @@
 from __future__ import annotations
 
 import logging
+import os
 
 from headrace.protocol.batch import HEADER_BYTES, MAGIC, BatchHeader, read_header
-from headrace.storage.files import FileSystem
+from headrace.storage import names
+from headrace.storage.files import File, FileSystem
 from headrace.storage.log.epochs import EpochCache
 from headrace.storage.log.log import RELATIVE_OFFSET_MAX
-from headrace.storage.log.scan import BadBatch, behind_damage, iter_checked, next_batch
+from headrace.storage.log.scan import (
+    SCAN_CHUNK_BYTES,
+    BadBatch,
+    behind_damage,
+    iter_checked,
+    next_batch,
+)
 from headrace.storage.log.segment import Segment
 from headrace.storage.log.sparse_index import CorruptIndex
-from headrace.storage.recovery.setting_aside import copy_tail, move_segment
 
 _log = logging.getLogger(__name__)
 _HINT = "`headrace log verify` tells more"
@@ -255,3 +262,35 @@ def _is_unfinished(segment: Segment, position: int) -> bool:
         return True
     header = read_header(segment.file.pread(HEADER_BYTES, position))
     return header.magic == MAGIC and header.size > room
+
+
+def copy_tail(fs: FileSystem, folder: str, file: File, position: int, offset: int) -> str:
+    """Copy a file from a position, where an offset was expected; durable when this returns.
+
+    The path of the copy. Raises OSError.
+    """
+    path = _free_path(fs, os.path.join(folder, names.offset_name(offset, names.LOG)))
+    copy = fs.open(path, create=True)
+    try:
+        for at in range(position, file.size, SCAN_CHUNK_BYTES):
+            copy.append(file.pread(min(SCAN_CHUNK_BYTES, file.size - at), at))
+        copy.sync()
+    finally:
+        copy.close()
+    fs.sync_dir(folder)
+    return path
+
+
+def move_segment(fs: FileSystem, segment: Segment) -> str:
+    """Rename a segment's log file and remove its indexes; the new path. Raises OSError."""
+    path = _free_path(fs, segment.file.path)
+    fs.rename(segment.file.path, path)
+    segment.remove(fs)
+    return path
+
+
+def _free_path(fs: FileSystem, path: str) -> str:
+    path += names.CORRUPT
+    while fs.exists(path):  # of an earlier recovery, which is no reason to lose it
+        path += names.CORRUPT
+    return path

@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING
 from headrace.protocol.batch import BatchHeader, InvalidBatch
 from headrace.protocol.errors import ErrorCode, KafkaError
 from headrace.storage.log.epochs import EpochCache
-from headrace.storage.log.offset_index import OffsetIndex
 from headrace.storage.log.scan import BadBatch, iter_checked
 from headrace.storage.log.segment import Segment
-from headrace.storage.log.sparse_index import CorruptIndex
-from headrace.storage.log.time_index import TimeIndex
+from headrace.storage.log.sparse_index import CorruptIndex, OffsetIndex, TimeIndex
 from headrace.storage.log.txn_index import AbortedTxn
 from headrace.storage.recovery.replay import load_snapshot, replay_segment
 

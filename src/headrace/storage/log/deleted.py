@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-class Doomed:
+class DeletedSegments:
     """Segments under their `.deleted` names, each with the time at which its files go."""
 
     __slots__ = ("_rows",)
@@ -35,7 +35,7 @@ class Doomed:
         return due
 
 
-class DoomedFolder(NamedTuple):
+class DeletedFolder(NamedTuple):
     """A folder under its `-delete` name, the time at which it goes, and what readers may hold."""
 
     due_ms: int
@@ -47,7 +47,7 @@ class Purge:
     """Files and folders to remove; large files take the disk a while, so on another thread."""
 
     def __init__(
-        self, fs: FileSystem, segments: list[Segment], folders: list[DoomedFolder]
+        self, fs: FileSystem, segments: list[Segment], folders: list[DeletedFolder]
     ) -> None:
         self._fs = fs
         self._segments = segments

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from headrace.protocol.partitions import TopicPartition
 from headrace.storage import names
-from headrace.storage.dirs.arrivals import remove_note, settle
-from headrace.storage.dirs.dirs import LogDir
-from headrace.storage.dirs.move import Move
+from headrace.storage.dirs.log_dir import LogDir
+from headrace.storage.dirs.log_move import LogMove
+from headrace.storage.dirs.move_recovery import remove_note, settle
 
 if TYPE_CHECKING:
     from headrace.storage.log.log import Log
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-class Moves:
+class LogMover:
     """At most one move for each log; all methods but `finish` are called on the logs' thread."""
 
     def __init__(self, manager: LogManager) -> None:
         self._manager = manager
-        self._by_log: dict[Log, Move] = {}
+        self._by_log: dict[Log, LogMove] = {}
         #: Held while a log changes its place, and by whoever reads places with recovery points.
         self.placing = threading.Lock()
         #: What a crash or a stop has interrupted, to be begun again.
         self.wanted: list[tuple[TopicPartition, LogDir]] = []
 
-    def __iter__(self) -> Iterator[Move]:
+    def __iter__(self) -> Iterator[LogMove]:
         return iter(self._by_log.copy().values())
 
-    def get(self, log: Log) -> Move | None:
+    def get(self, log: Log) -> LogMove | None:
         return self._by_log.get(log)
 
     def settle(self) -> list[str]:
@@ -54,38 +54,38 @@ class Moves:
                 places.append((move.log, move.target, point))
         return places
 
-    def begin(self, log: Log, target: LogDir) -> Move:
+    def begin(self, log: Log, target: LogDir) -> LogMove:
         """Have a log move; its folder is still to be made."""
         manager = self._manager
-        move = Move(
+        move = LogMove(
             log, manager.dir_of(log), target, manager.unique(), manager.save_dir, self._arrived
         )
         self._by_log[log] = move
         return move
 
-    def cancel(self, move: Move) -> None:
+    def cancel(self, move: LogMove) -> None:
         """Call a move off, unless the log is there already; what was copied is removed later."""
         if not move.has_swapped and self._by_log.get(move.log) is move:
             del self._by_log[move.log]
             move.is_cancelled = True
             self.remove_copy(move)
 
-    def remove_copy(self, move: Move) -> None:
+    def remove_copy(self, move: LogMove) -> None:
         """Remove the folder of a move that was called off, as it may have been made since."""
         self._discard(move, move.target, move.folder)
 
-    def swap(self, move: Move) -> None:
+    def swap(self, move: LogMove) -> None:
         """Let a log go on where it was to move to; raises OSError, and then it has not moved."""
         with self.placing:
             move.swap()
             self._manager.has_moved(move.log, move.target)
 
-    def _arrived(self, move: Move) -> None:
+    def _arrived(self, move: LogMove) -> None:
         """Let go of the old folder; durable when `finish` has run."""
         if not move.log.deleted:  # or it is gone by now
             self._discard(move, move.source, move.old_folder)
 
-    def finish(self, move: Move) -> None:
+    def finish(self, move: LogMove) -> None:
         """Forget that a log has moved, durably, when the move cannot be mistaken any more.
 
         May be called on any thread. Raises OSError.
@@ -95,7 +95,7 @@ class Moves:
         if manager.all_here and not manager.fs.exists(move.old_folder):
             remove_note(manager.fs, move.folder)
 
-    def forget(self, move: Move) -> None:
+    def forget(self, move: LogMove) -> None:
         """Take a move that was finished off the list."""
         if self._by_log.get(move.log) is move:
             del self._by_log[move.log]
@@ -110,7 +110,7 @@ class Moves:
             elif not move.has_arrived:
                 self._discard(move, move.source, move.old_folder)
 
-    def _discard(self, move: Move, log_dir: LogDir, folder: str) -> None:
+    def _discard(self, move: LogMove, log_dir: LogDir, folder: str) -> None:
         manager, log = self._manager, move.log
         name = names.deleted_folder_name(log.topic, log.partition, manager.unique())
         target = os.path.join(log_dir.path, name)

@@ -4,7 +4,7 @@
    another thread; each turn is synced.
 2. When little is missing the log is rolled. All that lies below is copied, with the producers and
    epochs at that offset, and synced: it is the recovery point of the copy, in its checkpoint file.
-   So is a note (`arrivals`) that says nothing yet.
+   So is a note (`move_recovery`) that says nothing yet.
 3. On the thread of the logs the last bytes are copied, the note is made to name this run of the
    machine, the folder gets its final name and the log goes on in it. Nothing of this waits for the
    disk.
@@ -26,8 +26,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from headrace.storage import names
-from headrace.storage.dirs.arrivals import Note, add_boot_id, read_note
 from headrace.storage.dirs.checkpoints import format_epochs
+from headrace.storage.dirs.move_recovery import MoveNote, add_boot_id, read_note
 from headrace.storage.dirs.segment_copy import SegmentCopy, SourceChanged, append_upto
 from headrace.storage.files import FileSystem
 from headrace.storage.log.segment import Segment
@@ -35,7 +35,7 @@ from headrace.storage.log.snapshots import Snapshot
 from headrace.storage.log.swap import PLAN
 
 if TYPE_CHECKING:
-    from headrace.storage.dirs.dirs import LogDir
+    from headrace.storage.dirs.log_dir import LogDir
     from headrace.storage.log.log import Log
 
 TAIL_BYTES_MAX = 1 << 20
@@ -49,7 +49,7 @@ Turn = Callable[[], None]
 _log = logging.getLogger(__name__)
 
 
-class Move:
+class LogMove:
     """One move: all methods are called on the thread of the logs, a turn on any other."""
 
     def __init__(
@@ -59,7 +59,7 @@ class Move:
         target: LogDir,
         unique: str,
         save_checkpoints: Callable[[LogDir], None],
-        on_arrival: Callable[[Move], None],
+        on_arrival: Callable[[LogMove], None],
     ) -> None:
         self.log = log
         self.source = source
@@ -154,7 +154,7 @@ class Move:
         self._copies[point.active].open()  # here, not on the thread of the logs
         # A note must be there, whatever it says, before the folder can have its final name.
         contents = point.contents(self.folder)
-        contents[os.path.join(self.folder, names.ARRIVED)] = Note(self._number, "").encode()
+        contents[os.path.join(self.folder, names.ARRIVED)] = MoveNote(self._number, "").encode()
         for path, data in contents.items():
             fs.write(path, data)
             fs.sync_path(path)
@@ -210,14 +210,14 @@ class Move:
 
     def confirm(self) -> None:
         """Say durably that the new folder is whole; all in it is synced by now. Raises OSError."""
-        note = Note(self._number)
+        note = MoveNote(self._number)
         self._fs.write_atomic(os.path.join(self.folder, names.ARRIVED), note.encode())
 
     def doubt(self) -> None:
         """Let the old folder be the log after a restart: what a failed sync dropped is there."""
         try:
             path = os.path.join(self.folder, names.ARRIVED)
-            self._fs.write(path, Note(self._number, "").encode())
+            self._fs.write(path, MoveNote(self._number, "").encode())
         except OSError as error:
             _log.error("%s may be taken for the log though its sync failed: %s", self.folder, error)
 

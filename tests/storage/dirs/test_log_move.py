@@ -34,7 +34,7 @@ from tests.storage.faulty_files import FaultyFileSystem
 
 from headrace.storage import Log, LogConfig, LogManager, OsFileSystem, names
 from headrace.storage.cleaner.cleaner import Cleaner
-from headrace.storage.dirs.arrivals import Note, read_note
+from headrace.storage.dirs.move_recovery import MoveNote, read_note
 from headrace.storage.dirs.segment_copy import SourceChanged
 from headrace.storage.log.swap import PLAN, compacted_upto
 
@@ -156,7 +156,7 @@ def test_producers_transactions_and_epochs_move_with_the_log(
 def test_large_segment_is_copied_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headrace.storage.dirs.segment_copy.TURN_BYTES", 1000)
     monkeypatch.setattr("headrace.storage.dirs.segment_copy._CHUNK_BYTES", 300)
-    monkeypatch.setattr("headrace.storage.dirs.move.TAIL_BYTES_MAX", 500)
+    monkeypatch.setattr("headrace.storage.dirs.log_move.TAIL_BYTES_MAX", 500)
     manager = manager_on(OsFileSystem(), str(tmp_path), LogConfig())
     log = new_log(manager, 100)
     move = begin_move(manager, log)
@@ -301,7 +301,7 @@ def test_other_files_of_the_folder_move_but_not_what_speaks_of_the_old_one(
     kept = Path(log.dir, "00000000000000000005.log.corrupt")
     kept.write_bytes(b"kept for somebody")
     Path(log.dir, PLAN).write_bytes(b"of a swap")
-    Path(log.dir, names.ARRIVED).write_bytes(Note(4).encode())
+    Path(log.dir, names.ARRIVED).write_bytes(MoveNote(4).encode())
     Path(log.dir, "x.snapshot.tmp").write_bytes(b"half")
     move = begin_move(manager, log)
     copy_all(move)
@@ -309,9 +309,9 @@ def test_other_files_of_the_folder_move_but_not_what_speaks_of_the_old_one(
     assert kept.name in present
     assert names.PARTITION_METADATA in present
     assert not {PLAN, "x.snapshot.tmp"} & present
-    assert read_note(manager.fs, move.folder) == Note(5, "")  # above that of the earlier move
+    assert read_note(manager.fs, move.folder) == MoveNote(5, "")  # above that of the earlier move
     manager.moves.swap(move)
-    assert read_note(manager.fs, log.dir) == Note(5, manager.fs.boot_id())
+    assert read_note(manager.fs, log.dir) == MoveNote(5, manager.fs.boot_id())
     finish_move(manager, move)
     assert read_note(manager.fs, log.dir) is None
 
@@ -320,7 +320,7 @@ def test_note_stays_while_a_log_dir_is_missing(manager: LogManager) -> None:
     log = new_log(manager)
     manager.lost = {"/gone": "id"}
     move_log(manager, log)
-    assert read_note(manager.fs, log.dir) == Note(1)
+    assert read_note(manager.fs, log.dir) == MoveNote(1)
 
 
 def test_damage_stays_where_it_is_when_a_log_moves(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.storage import OsFileSystem, files, system_calls
+from headrace.storage import OsFileSystem, files, os_files, system_calls
 from headrace.storage.files import SyncFailed, is_passing
 
 
@@ -204,7 +204,7 @@ def test_failed_sync_is_not_forgotten(tmp_path: Path, monkeypatch: pytest.Monkey
     def fail(_: int, path: str) -> None:
         raise files.SyncFailed(5, "Input/output error", path)
 
-    monkeypatch.setattr(files, "_sync_fd", fail)
+    monkeypatch.setattr(os_files, "_sync_fd", fail)
     with pytest.raises(OSError, match="Input/output"):
         file.sync()
     monkeypatch.undo()

@@ -11,15 +11,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from headrace.storage.dirs.dirs import LogDir, LogDirError
-from headrace.storage.dirs.identity import Identity, directory_id
+from headrace.storage.dirs.log_dir import DirIdentity, LogDir, LogDirError, directory_id
 
 _log = logging.getLogger(__name__)
 
 GIVEN_UP_SETTING = "headrace.log.dirs.lost"
 
 
-class Census:
+class DirInventory:
     """The log dirs of one node against those it had before."""
 
     def __init__(
@@ -88,7 +87,7 @@ class Census:
             try:
                 if log_dir.identity is None:
                     its_id = self._id_of(log_dir) or directory_id(random_bits(128))
-                    log_dir.identify(Identity(self._cluster_id, self._node_id, its_id))
+                    log_dir.identify(DirIdentity(self._cluster_id, self._node_id, its_id))
                 assert log_dir.identity is not None
                 ids[log_dir.path] = log_dir.identity.directory_id
             except OSError as error:

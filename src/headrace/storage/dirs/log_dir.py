@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
+from base64 import urlsafe_b64encode
+from dataclasses import dataclass
 
 from headrace.storage import names
 from headrace.storage.dirs.checkpoints import CheckpointFolder, CorruptCheckpoint, Offsets
-from headrace.storage.dirs.identity import Identity
 from headrace.storage.files import FileSystem, Lock
 
 _log = logging.getLogger(__name__)
@@ -32,7 +33,7 @@ class LogDir:
         self.same_boot = False
         #: Whether it was ever made a log dir; an unmounted disk leaves a folder that was not.
         self.is_formatted = False
-        self.identity: Identity | None = None
+        self.identity: DirIdentity | None = None
         self._lock: Lock | None = None
         self._checkpoints: CheckpointFolder | None = None
 
@@ -53,7 +54,7 @@ class LogDir:
         if self.is_formatted:
             self._check_format()
         if fs.exists(self._file(names.META_PROPERTIES)):
-            self.identity = Identity.decode(fs.read(self._file(names.META_PROPERTIES)))
+            self.identity = DirIdentity.decode(fs.read(self._file(names.META_PROPERTIES)))
         self.was_clean = fs.exists(self._file(names.CLEAN_SHUTDOWN))
         boot = self._file(names.BOOT)
         boot_id = fs.boot_id().encode()
@@ -78,7 +79,7 @@ class LogDir:
             f"remove {self._file(names.META_PROPERTIES)}; the partitions here are then set aside"
         )
 
-    def identify(self, identity: Identity) -> None:
+    def identify(self, identity: DirIdentity) -> None:
         """Make durable whose the folder is."""
         self.fs.write_atomic(self._file(names.META_PROPERTIES), identity.encode())
         self.identity = identity
@@ -156,3 +157,43 @@ class LogDir:
 
     def _file(self, name: str) -> str:
         return os.path.join(self.path, name)
+
+
+_VERSION = "1"
+_DIRECTORY_ID_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class DirIdentity:
+    """The cluster and the node that a log dir belongs to, and the id that it has for ever."""
+
+    cluster_id: str
+    node_id: int
+    directory_id: str
+
+    def encode(self) -> bytes:
+        rows = {
+            "version": _VERSION,
+            "cluster.id": self.cluster_id,
+            "node.id": self.node_id,
+            "directory.id": self.directory_id,
+        }
+        return "".join(f"{name}={value}\n" for name, value in rows.items()).encode()
+
+    @classmethod
+    def decode(cls, data: bytes) -> DirIdentity | None:
+        """The identity in a file; None when it does not hold a whole one."""
+        try:
+            lines = data.decode("ascii").splitlines()
+            rows = dict(line.split("=", 1) for line in lines if line and line[0] not in "#!")
+            values = {name.strip(): value.strip() for name, value in rows.items()}
+            if values["version"] != _VERSION:
+                return None
+            return cls(values["cluster.id"], int(values["node.id"]), values["directory.id"])
+        except (ValueError, KeyError):
+            return None
+
+
+def directory_id(random_bits: int) -> str:
+    """A new directory id from 128 random bits, in Kafka's form: 22 characters of base64."""
+    return urlsafe_b64encode(random_bits.to_bytes(_DIRECTORY_ID_BYTES)).decode().rstrip("=")

@@ -9,7 +9,7 @@ from tests.storage.batches import append, flush, values
 from tests.storage.dirs.moving import TOPIC_ID, manager_on
 
 from headrace.storage import LogDirError, LogManager, OsFileSystem, names
-from headrace.storage.dirs.arrivals import Note, read_note
+from headrace.storage.dirs.move_recovery import MoveNote, read_note
 
 HERE = OsFileSystem().boot_id()
 BEFORE = "a run of the machine that is over"
@@ -49,13 +49,13 @@ def served(manager: LogManager) -> tuple[str, int] | None:
 @pytest.mark.parametrize(
     ("content", "winner"),
     [
-        (Note(1).encode(), ("b", 2)),
-        (Note(1, HERE).encode(), ("b", 2)),
-        (Note(1, "").encode() + f"{HERE}\n".encode(), ("b", 2)),
-        (Note(1, "").encode() + HERE.encode(), ("a", 1)),
-        (Note(1, "").encode() + f"{BEFORE}\n".encode(), ("a", 1)),
-        (Note(1, BEFORE).encode(), ("a", 1)),
-        (Note(1, "").encode(), ("a", 1)),
+        (MoveNote(1).encode(), ("b", 2)),
+        (MoveNote(1, HERE).encode(), ("b", 2)),
+        (MoveNote(1, "").encode() + f"{HERE}\n".encode(), ("b", 2)),
+        (MoveNote(1, "").encode() + HERE.encode(), ("a", 1)),
+        (MoveNote(1, "").encode() + f"{BEFORE}\n".encode(), ("a", 1)),
+        (MoveNote(1, BEFORE).encode(), ("a", 1)),
+        (MoveNote(1, "").encode(), ("a", 1)),
         (b"", ("a", 1)),
         (b"1 who", ("a", 1)),
         (b"1 whole", ("a", 1)),
@@ -82,20 +82,20 @@ def test_two_folders_without_a_note_are_left_to_a_person(root: Path) -> None:
 
 
 def test_later_move_counts(root: Path) -> None:
-    note(root, "a", Note(2).encode())
-    note(root, "b", Note(1).encode())
+    note(root, "a", MoveNote(2).encode())
+    note(root, "b", MoveNote(1).encode())
     assert served(loaded(root)) == ("a", 1)
 
 
 def test_copy_that_is_all_there_is_counts(root: Path) -> None:
     (root / "a" / "t-0").rename(root / "elsewhere")
-    note(root, "b", Note(1, BEFORE).encode())
+    note(root, "b", MoveNote(1, BEFORE).encode())
     assert served(loaded(root)) == ("b", 2)
 
 
 def test_unsure_copy_waits_for_the_log_dir_that_is_missing(root: Path) -> None:
     (root / "a" / "t-0").rename(root / "elsewhere")
-    note(root, "b", Note(1, BEFORE).encode())
+    note(root, "b", MoveNote(1, BEFORE).encode())
     manager = loaded(root, lost=True)
     assert served(manager) is None
     manager.close()
@@ -109,12 +109,12 @@ def test_unsure_copy_waits_for_the_log_dir_that_is_missing(root: Path) -> None:
 
 def test_stale_folder_that_comes_back_with_its_disk_is_not_the_log(root: Path) -> None:
     (root / "a" / "t-0").rename(root / "elsewhere")
-    note(root, "b", Note(1, HERE).encode())
+    note(root, "b", MoveNote(1, HERE).encode())
     manager = loaded(root, lost=True)
     assert served(manager) == ("b", 2)
     log = manager.get("t", 0)
     assert log is not None
-    assert read_note(manager.fs, log.dir) == Note(1)
+    assert read_note(manager.fs, log.dir) == MoveNote(1)
     manager.close()
     (root / "elsewhere").rename(root / "a" / "t-0")
     assert served(loaded(root)) == ("b", 2)

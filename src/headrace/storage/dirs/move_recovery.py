@@ -18,14 +18,14 @@ from typing import NamedTuple
 
 from headrace.protocol.partitions import TopicPartition
 from headrace.storage import names
-from headrace.storage.dirs.dirs import LogDir
+from headrace.storage.dirs.log_dir import LogDir
 from headrace.storage.files import FileSystem
 
 _log = logging.getLogger(__name__)
 _WHOLE = "whole"
 
 
-class Note(NamedTuple):
+class MoveNote(NamedTuple):
     """What is said of a folder that a log has moved to."""
 
     number: int
@@ -46,16 +46,16 @@ def add_boot_id(fs: FileSystem, folder: str) -> None:
         note.close()
 
 
-def read_note(fs: FileSystem, folder: str) -> Note | None:
+def read_note(fs: FileSystem, folder: str) -> MoveNote | None:
     """The note in a folder; None when there is none. One that is torn says nothing for sure."""
     path = os.path.join(folder, names.ARRIVED)
     if not fs.exists(path):
         return None
     number, _, rest = fs.read(path).decode("ascii", "replace").partition(" ")
     if not number.isdecimal() or not rest.endswith("\n"):
-        return Note(0, "")
+        return MoveNote(0, "")
     made_in = rest.strip("\n")  # on the first line, or added below it
-    return Note(int(number), None if made_in == _WHOLE else made_in)
+    return MoveNote(int(number), None if made_in == _WHOLE else made_in)
 
 
 def remove_note(fs: FileSystem, folder: str) -> None:
@@ -72,7 +72,7 @@ def remove_note(fs: FileSystem, folder: str) -> None:
 class _Folder:
     log_dir: LogDir
     path: str
-    note: Note | None
+    note: MoveNote | None
 
     @property
     def number(self) -> int:
@@ -85,7 +85,7 @@ class _Folder:
         return bool(self.note.boot_id) and self.note.boot_id == self.log_dir.fs.boot_id()
 
 
-class Settlement:
+class MoveRecovery:
     """The folders of all partitions after a start, made to be one for each."""
 
     def __init__(self, fs: FileSystem, all_here: bool, unique: Callable[[], str]) -> None:
@@ -153,7 +153,7 @@ class Settlement:
             fs.sync_path(os.path.join(folder.path, name))
         fs.sync_dir(folder.path)
         fs.sync_dir(folder.log_dir.path)
-        note = Note(max(folder.number, 1))
+        note = MoveNote(max(folder.number, 1))
         fs.write_atomic(os.path.join(folder.path, names.ARRIVED), note.encode())
 
     def _remove(self, place: TopicPartition, folder: _Folder, instead: str) -> None:
@@ -165,9 +165,9 @@ class Settlement:
 
 def settle(
     fs: FileSystem, dirs: Iterable[LogDir], all_here: bool, unique: Callable[[], str]
-) -> Settlement:
+) -> MoveRecovery:
     """Sort out what a crash left of moves; a log dir that cannot be read goes offline."""
-    settlement = Settlement(fs, all_here, unique)
+    settlement = MoveRecovery(fs, all_here, unique)
     for log_dir in dirs:
         if log_dir.offline is None:
             try:

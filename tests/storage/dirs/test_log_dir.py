@@ -6,13 +6,13 @@ import random
 
 import pytest
 
-from headrace.storage.dirs.identity import Identity, directory_id
+from headrace.storage.dirs.log_dir import DirIdentity, directory_id
 
-OWN = Identity("SGVhZHJhY2VUZXN0c0tmaw", 3, "sSNTHFOQSdyHxXPi1mSmMA")
+OWN = DirIdentity("SGVhZHJhY2VUZXN0c0tmaw", 3, "sSNTHFOQSdyHxXPi1mSmMA")
 
 
 def test_identity_comes_back() -> None:
-    assert Identity.decode(OWN.encode()) == OWN
+    assert DirIdentity.decode(OWN.encode()) == OWN
 
 
 def test_file_of_apache_kafka_is_read() -> None:
@@ -20,7 +20,7 @@ def test_file_of_apache_kafka_is_read() -> None:
         b"#\n#Mon Jan 05 10:00:00 UTC 2026\ncluster.id=SGVhZHJhY2VUZXN0c0tmaw\n"
         b"directory.id=sSNTHFOQSdyHxXPi1mSmMA\nnode.id=3\nversion=1\n"
     )
-    assert Identity.decode(data) == OWN
+    assert DirIdentity.decode(data) == OWN
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_file_of_apache_kafka_is_read() -> None:
     ],
 )
 def test_what_is_no_whole_identity_is_none(data: bytes) -> None:
-    assert Identity.decode(data) is None
+    assert DirIdentity.decode(data) is None
 
 
 def test_directory_ids_have_kafkas_form() -> None:

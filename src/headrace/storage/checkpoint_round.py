@@ -1,0 +1,89 @@
+"""One round of saving logs: their data first, then the recovery points that rely on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from headrace.storage.dirs.log_dir import LogDir
+from headrace.storage.log.flush import Checkpoint
+from headrace.storage.log.log import Log
+
+if TYPE_CHECKING:
+    from headrace.storage.manager import LogManager
+
+
+class CheckpointRound:
+    """One round of saving: logs first, then the recovery points that rely on it.
+
+    Begun a few logs at a time on the thread of the logs, since that takes file operations; what
+    was begun is run on another thread, and all of it is saved and completed together.
+    """
+
+    def __init__(self, manager: LogManager) -> None:
+        self._manager = manager
+        self._truncations = manager._truncations
+        self._begun: list[Checkpoint] = []
+        self._done: list[Checkpoint] = []
+        #: Log dirs whose checkpoint files could not be written, each with the reason.
+        self.unsaved: dict[LogDir, OSError] = {}
+
+    def __len__(self) -> int:
+        """How many logs had something new."""
+        return len(self._begun) + len(self._done)
+
+    def begin(self, logs: Iterable[Log]) -> bool:
+        """Begin the checkpoints of some logs; whether there is now something to run."""
+        manager = self._manager
+        for log in logs:
+            if log.offline is not None or log.deleted:
+                continue
+            try:
+                if (checkpoint := log.begin_checkpoint()) is not None:
+                    self._begun.append(checkpoint)
+            except OSError as error:
+                manager._trouble(manager.dir_of(log), error)
+        return bool(self._begun)
+
+    def run(self, threads: int = 1) -> None:
+        """Save the logs that were begun; may be called on any thread."""
+        begun, self._begun = self._begun, []
+        if threads > 1 and len(begun) > 1:
+            with ThreadPoolExecutor(threads, thread_name_prefix="headrace-close") as pool:
+                list(pool.map(Checkpoint.run, begun))
+        else:
+            for checkpoint in begun:
+                checkpoint.run()
+        self._done += begun
+
+    def save(self) -> None:
+        """Write the recovery points of the logs that were run; may be called on any thread."""
+        manager = self._manager
+        with manager._saving:
+            if self._truncations != manager._truncations:
+                return  # these recovery points may be above what was cut since
+            points = {each.log: each.end_offset for each in self._done if each.succeeded}
+            for log_dir, offsets in manager.offsets(points).items():
+                try:
+                    log_dir.checkpoints.write(offsets)
+                except OSError as error:
+                    self.unsaved[log_dir] = error
+        for checkpoint in self._done:
+            if manager._dir_of.get(checkpoint.log) not in self.unsaved:
+                checkpoint.remove_older()
+
+    def complete(self) -> None:
+        """Move the recovery points in memory; on the thread of the logs."""
+        manager = self._manager
+        for checkpoint in self._done:
+            log = checkpoint.log
+            if not log.deleted:
+                unsaved = self.unsaved.get(manager.dir_of(log))
+                checkpoint.postponed = checkpoint.postponed or unsaved
+            log.complete_checkpoint(checkpoint)
+            error = checkpoint.error or checkpoint.postponed
+            if error is not None and not log.deleted:
+                manager._trouble(manager.dir_of(log), error)
+        for log_dir, error in self.unsaved.items():
+            manager._trouble(log_dir, error)
