@@ -50,7 +50,7 @@ PICTURES = {
     ),
     "large": Picture(
         "States of a message in chunks at its reader",
-        "headrace.large.states:TABLE",
+        "headrace.large.reassembly_machine:TABLE",
         "large.md",
     ),
     "lag": Picture(

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.client.clock import Clock
-from headrace.large.headers import Chunk, End, chunk_headers
-from headrace.large.reassembly import Limits
-from headrace.large.receiving import LargeReceiver
-from headrace.large.spool import Room
+from headrace.large.headers import Chunk, LastChunk, chunk_headers
+from headrace.large.reassembly_machine import ReassemblyLimits
+from headrace.large.receiver import LargeReceiver
+from headrace.large.spool import MemoryBudget
 from headrace.telemetry.alarms import Alarm, Alarms
 
 TOPIC = "big"
-NO_LIMITS = Limits(expire_ms=10**9, bytes_max=1 << 40, open_max=10**6, behind_max=10**9)
+NO_LIMITS = ReassemblyLimits(expire_ms=10**9, bytes_max=1 << 40, open_max=10**6, behind_max=10**9)
 
 
 @dataclass
@@ -71,7 +71,7 @@ def chunks_of(
 ) -> list[tuple[Chunk, bytes]]:
     """The chunks of a message, as its sender makes them."""
     digests = [hashlib.sha256(part).digest() for part in parts]
-    end = End(
+    end = LastChunk(
         len(parts), sum(map(len, parts)), hashlib.sha256(b"".join(digests)).digest(), first_offset
     )
     last = len(parts) - 1
@@ -96,15 +96,15 @@ class Reader:
         self,
         log: Sequence[LogRecord],
         clock: Clock,
-        limits: Limits = NO_LIMITS,
-        room: Room | None = None,
+        limits: ReassemblyLimits = NO_LIMITS,
+        room: MemoryBudget | None = None,
     ) -> None:
         self.log = log
         self.alarms: list[Alarm] = []
         alarms = Alarms()
         alarms.add(self.alarms.append)
         self.recalls = 0
-        self.room = room or Room(1 << 20, None)
+        self.room = room or MemoryBudget(1 << 20, None)
         self.receiver = LargeReceiver(limits, self.room, _no_claims, self._recall, alarms, clock)
 
     def read(self, start: int, end: int) -> list[Any]:

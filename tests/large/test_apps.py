@@ -27,7 +27,7 @@ from headrace import (
 from headrace.client.errors import RecordTooLarge
 from headrace.handlers.dead_letters import replay
 from headrace.large.garbage import needed_by
-from headrace.large.keeping import kept_in
+from headrace.large.rows import row_bodies
 from headrace.store.failed_messages import Selection
 from headrace.telemetry.alarms import Alarm
 
@@ -129,7 +129,7 @@ def test_a_failed_one_is_parked_tried_again_buried_and_replayed(
         # The row is small; its body lies with the store.
         assert len(letter.message.value or b"") < 400
         assert needed_by(app.context.store) == {(letter.message.value or b"").decode()}
-        assert len(list(kept_in(app.context.store).list())) >= 1
+        assert len(list(row_bodies(app.context.store).list())) >= 1
         with Consumer(pair.bootstrap, group="dead", start="earliest", large=large) as consumer:
             consumer.subscribe(f"{topic}.dlq")
             record = consumer.poll(30)
@@ -305,7 +305,7 @@ def test_a_broken_one_is_a_dead_letter_and_holds_up_nobody(pair: Pair) -> None:
         wait_until(lambda: runs == [b"after"])
         wait_until(lambda: committed(pair.bootstrap, "g", topic) == 4)
         (letter,) = app.context.store.dead_letters.find(Selection())
-    assert "chunk 1 is not what its digest says" in letter.failure.error
+    assert "chunk 1 does not match its digest" in letter.failure.error
     assert {"large-broken", "dead-letter"} <= {alarm.name for alarm in alarms}
 
 

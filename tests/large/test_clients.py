@@ -20,7 +20,7 @@ from tests.stores import Pair
 
 from headrace import Consumer, Large, Producer
 from headrace.client.errors import RecordTooLarge
-from headrace.large.errors import ClaimMissing, LargeBroken, LargeRefused, NoRoom
+from headrace.large.errors import BodyMissing, LargeBroken, LargeRefused, NoDiskSpace
 from headrace.large.records import stream_of
 
 READ_SECONDS = 30.0
@@ -170,7 +170,7 @@ def test_what_could_not_be_kept_is_returned_by_a_later_poll_and_not_committed_be
     large = small_large(memory_bytes=2 * SIZE, spool_dir=str(spool))
     with reader(pair, topic, large) as consumer:
         assert consumer.poll(READ_SECONDS).value() == b"before"
-        with pytest.raises(NoRoom):
+        with pytest.raises(NoDiskSpace):
             consumer.poll(READ_SECONDS)
         assert consumer.position() == {(topic, 0): 3}
         consumer.commit_sync()
@@ -273,7 +273,7 @@ def test_a_body_that_is_gone_or_changed_is_an_error_and_no_message(
     changed.write_bytes(b"something else")
     with reader(pair, topic, large) as consumer:
         first, second = read(consumer, 2)
-    with pytest.raises(ClaimMissing, match="same claims"):
+    with pytest.raises(BodyMissing, match="same claims"):
         first.value()
     with pytest.raises(LargeBroken, match="not what was sent"):
         second.value()
@@ -291,7 +291,7 @@ def test_a_delayed_one_is_a_claim_that_lives_by_its_target(pair: Pair, tmp_path:
     film = noise(3 * SIZE)
     with Producer(pair.bootstrap, large=large) as producer:
         producer.send(topic, film, headers={"headrace-id": topic}, after="1h").result(30)
-    (body,) = large.claims.list()
+    (body,) = large.body_store.list()
     assert body.topic == topic
     assert body.since_ms > time.time_ns() // 1_000_000 + 3_000_000
     with (

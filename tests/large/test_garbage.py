@@ -13,16 +13,16 @@ from tests.waiting import wait_until
 
 from headrace import App, Producer
 from headrace.handlers.large import LargeGarbage
-from headrace.large.claims import Stored, new_name, open_claims
+from headrace.large.body_store import StoredBody, new_name, open_body_store
 from headrace.large.garbage import (
     find_garbage,
     find_unneeded,
     is_garbage,
     needed_by,
 )
-from headrace.large.keeping import kept_in
-from headrace.large.scan import names_in
-from headrace.large.topic_facts import AskTopics, TopicFacts
+from headrace.large.rows import row_bodies
+from headrace.large.topic_reader import claimed_names
+from headrace.large.topic_settings import TopicSettings, TopicSettingsCache
 from headrace.store.failed_messages import Selection
 
 GRACE_MS = 1_000
@@ -35,21 +35,21 @@ WEEK_MS = 604_800_000
 def test_a_body_outlives_every_record_that_needs_it(
     since_ms: int, retention_ms: int, later_ms: int
 ) -> None:
-    body = Stored(new_name(HERE, "films", since_ms, "0" * 32), 1)
-    facts = TopicFacts(retention_ms=retention_ms, segment_ms=SEGMENT_MS)
+    body = StoredBody(new_name(HERE, "films", since_ms, "0" * 32), 1)
+    facts = TopicSettings(retention_ms=retention_ms, segment_ms=SEGMENT_MS)
     is_over = later_ms > retention_ms + SEGMENT_MS + GRACE_MS
     assert is_garbage(body, facts, since_ms + later_ms, GRACE_MS) == is_over
-    for timeless in (TopicFacts(), TopicFacts(is_compacted=True, retention_ms=1)):
+    for timeless in (TopicSettings(), TopicSettings(is_compacted=True, retention_ms=1)):
         assert not is_garbage(body, timeless, since_ms + later_ms, GRACE_MS)
     assert is_garbage(body, None, since_ms + later_ms, GRACE_MS) == (later_ms > GRACE_MS)
 
 
 def test_old_bodies_of_each_topic_are_found(tmp_path: Path) -> None:
-    claims = open_claims(str(tmp_path))
+    claims = open_body_store(str(tmp_path))
     facts = {
-        "week": TopicFacts(retention_ms=100_000),
-        "ever": TopicFacts(),
-        "compact": TopicFacts(is_compacted=True, retention_ms=1),
+        "week": TopicSettings(retention_ms=100_000),
+        "ever": TopicSettings(),
+        "compact": TopicSettings(is_compacted=True, retention_ms=1),
     }
     names = {}
     for topic in (*facts, "gone"):
@@ -76,18 +76,18 @@ def test_the_settings_of_topics_decide(pair: Pair, tmp_path: Path) -> None:
     config = {"bootstrap.servers": pair.bootstrap, "log_level": 0}
     with Producer(config, large=large) as producer:
         producer.send(topic, noise(2 * SIZE)).result(30)
-    (body,) = large.claims.list()
-    facts_of = AskTopics(config)
-    assert body.cluster == facts_of.cluster
-    facts = facts_of(topic)
+    (body,) = large.body_store.list()
+    settings_of = TopicSettingsCache(config)
+    assert body.cluster == settings_of.cluster
+    facts = settings_of(topic)
     assert facts is not None
     assert (facts.retention_ms, facts.segment_ms) == (WEEK_MS, WEEK_MS)
     assert not facts.is_compacted
-    assert names_in(config, topic) == {body.name}
-    assert facts_of("nobody-has-this") is None
+    assert claimed_names(config, topic) == {body.name}
+    assert settings_of("nobody-has-this") is None
     for after_ms, left in ((0, 1), (2 * WEEK_MS, 1), (2 * WEEK_MS + 2_000, 0)):
         now_ms = body.since_ms + after_ms
-        found = find_garbage(large.claims, facts_of.cluster, facts_of, now_ms, GRACE_MS)
+        found = find_garbage(large.body_store, settings_of.cluster, settings_of, now_ms, GRACE_MS)
         assert found.kept == left
 
 
@@ -108,20 +108,20 @@ def test_an_app_collects_its_own(pair: Pair, kept: bool) -> None:
         app.send(topic, noise(2 * SIZE)).result(30)
         # Until the letter is in its topic, nobody knows how long that keeps it.
         wait_until(lambda: [it.state for it in store.dead_letters.find(Selection())] == ["dead"])
-        assert len(list(large.claims.list())) == 2, "its own, and its dead letter's"
+        assert len(list(large.body_store.list())) == 2, "its own, and its dead letter's"
         (row,) = needed_by(store)
         if not kept:
             store.dead_letters.discard(Selection())
         now_ms = app.context.clock.now_ms()
         wait_until(lambda: app.context.clock.now_ms() > now_ms, "no longer this very millisecond")
-        gone = new_name(next(large.claims.list()).cluster, "nobody-has-this", 0, "0" * 32)
-        large.claims.write(gone, iter([b"x"]))
+        gone = new_name(next(large.body_store.list()).cluster, "nobody-has-this", 0, "0" * 32)
+        large.body_store.write(gone, iter([b"x"]))
         collecting = LargeGarbage(app.context)
         collecting.collect()
-        assert gone in {stored.name for stored in large.claims.list()}, "it is looked for twice"
+        assert gone in {stored.name for stored in large.body_store.list()}, "it is looked for twice"
         collecting.collect()
-        assert [stored.name for stored in kept_in(store).list()] == ([row] if kept else [])
+        assert [stored.name for stored in row_bodies(store).list()] == ([row] if kept else [])
         # Those in the topics are as young as their records.
-        assert len(list(large.claims.list())) == 2
-        found = find_unneeded(kept_in(store), 0, 0, set())
+        assert len(list(large.body_store.list())) == 2
+        found = find_unneeded(row_bodies(store), 0, 0, set())
         assert found.garbage == []

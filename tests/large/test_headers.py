@@ -10,7 +10,7 @@ from headrace.large.headers import (
     BadHeaders,
     Chunk,
     Claim,
-    End,
+    LastChunk,
     chunk_headers,
     claim_headers,
     kind_of,
@@ -28,7 +28,9 @@ def chunks(draw: st.DrawFn) -> Chunk:
     index = draw(st.integers(0, 1000))
     end = None
     if draw(st.booleans()):
-        end = End(index + 1, draw(st.integers(0, 1 << 40)), draw(digests), draw(st.integers(-1)))
+        end = LastChunk(
+            index + 1, draw(st.integers(0, 1 << 40)), draw(digests), draw(st.integers(-1))
+        )
     return Chunk(draw(ids), index, draw(digests), draw(st.sampled_from(["none", "gzip"])), end)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.large.sending import SIZE, noise, small_large
 
 from headrace import App
-from headrace.large.claims import new_name
+from headrace.large.body_store import new_name
 from headrace.testing import run
 
 OLD = new_name("real", "films", 1_600_000_000_000, "0" * 32)
@@ -16,7 +16,7 @@ OLD = new_name("real", "films", 1_600_000_000_000, "0" * 32)
 def test_a_delayed_claim_check_is_delivered_whole(tmp_path: Path) -> None:
     """And what lies where the app really has its bodies is neither added to nor collected."""
     large = small_large(way="claim", claims=str(tmp_path))
-    large.claims.write(OLD, iter([b"somebody needs it"]))
+    large.body_store.write(OLD, iter([b"somebody needs it"]))
     app = App("nowhere:9092", large=large)
     film = noise(3 * SIZE)
     found: list[bytes] = []
@@ -28,7 +28,7 @@ def test_a_delayed_claim_check_is_delivered_whole(tmp_path: Path) -> None:
     with run(app) as world:
         app.send("films", film, after="15m", headers={"headrace-id": "night-train"}).result(30)
         assert app.large is not None
-        (body,) = app.large.claims.list()
+        (body,) = app.large.body_store.list()
         assert body.topic == "films"
         world.advance("14m")
         assert found == []
@@ -38,4 +38,4 @@ def test_a_delayed_claim_check_is_delivered_whole(tmp_path: Path) -> None:
         (record,) = world.records("films")
         assert record.value == body.name.encode()
     assert app.large is large
-    assert [stored.name for stored in large.claims.list()] == [OLD]
+    assert [stored.name for stored in large.body_store.list()] == [OLD]

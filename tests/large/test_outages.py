@@ -13,8 +13,8 @@ from tests.large.sending import SIZE, noise, small_large
 from tests.waiting import wait_until
 
 from headrace import App, Message
-from headrace.large.claims import new_name, open_claims
-from headrace.large.errors import ClaimMissing, ClaimsAway
+from headrace.large.body_store import new_name, open_body_store
+from headrace.large.errors import BodyMissing, BodyStoreUnavailable
 from headrace.store.failed_messages import Selection
 from headrace.telemetry.alarms import Alarm
 from headrace.testing import BrokerThread
@@ -56,15 +56,15 @@ def remote(tmp_path: Path) -> Iterator[str]:
 
 @pytest.mark.parametrize("error", [EndpointConnectionError("no route"), OSError("reset")])
 def test_an_outage_in_the_middle_of_a_body_is_one(remote: str, error: Exception) -> None:
-    claims = open_claims(remote)
+    claims = open_body_store(remote)
     claims.write(NAME, iter([b"a" * 600_000]))
     with claims.open(NAME) as file:
         assert file.read(10) == b"a" * 10
         RemoteFiles.failures = [error]
-        with pytest.raises(ClaimsAway, match=str(error)):
+        with pytest.raises(BodyStoreUnavailable, match=str(error)):
             file.read()
     RemoteFiles.failures = [FileNotFoundError("collected meanwhile")]
-    with claims.open(NAME) as file, pytest.raises(ClaimMissing):
+    with claims.open(NAME) as file, pytest.raises(BodyMissing):
         file.read()
 
 

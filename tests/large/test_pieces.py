@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.client.payloads import is_stream
-from headrace.large.compression import Unpacking, choose, compress
-from headrace.large.pieces import cut, pieces_of
+from headrace.large.pieces import Decompressor, choose, compress, cut, pieces_of
 
 some_pieces = st.lists(st.binary(max_size=50), max_size=10)
 
@@ -30,7 +29,7 @@ def test_what_was_compressed_comes_back(
     pieces: list[bytes], codec: str, step: int, size: int
 ) -> None:
     stored = io.BytesIO(b"".join(compress(pieces, codec)))
-    unpacking = Unpacking(stored.read, codec, step)
+    unpacking = Decompressor(stored.read, codec, step)
     found = []
     while piece := unpacking.read(size):
         assert len(piece) <= size
@@ -43,14 +42,14 @@ def test_a_cut_or_longer_body_is_found_out(body: bytes, data: st.DataObject) -> 
     stored = b"".join(compress([body], "gzip"))
     cut_at = data.draw(st.integers(0, len(stored) - 1))
     for wrong in (stored[:cut_at], stored + b"more"):
-        unpacking = Unpacking(io.BytesIO(wrong).read, "gzip", 50)
+        unpacking = Decompressor(io.BytesIO(wrong).read, "gzip", 50)
         with pytest.raises(ValueError, match="compressed body"):
             list(iter(lambda: unpacking.read(1000), b""))  # noqa: B023
 
 
 def test_a_bomb_is_unpacked_in_small_steps() -> None:
     bomb = zlib.compress(bytes(50_000_000), 9, 31)
-    unpacking = Unpacking(io.BytesIO(bomb).read, "gzip", 1 << 20)
+    unpacking = Decompressor(io.BytesIO(bomb).read, "gzip", 1 << 20)
     assert len(unpacking.read(1000)) <= 1000
 
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from headrace.client.producer import Producer
     from headrace.client.switches import Switches
     from headrace.handlers.half.sender import HalfSender
-    from headrace.large.keeping import Keeping
     from headrace.large.large import Large
+    from headrace.large.rows import LargeRows
     from headrace.store import Store
     from headrace.store.inbox import InboxPort
 
@@ -49,11 +49,11 @@ class AppContext:
         return Producer(self.client_settings("producer"), large=self.large)
 
     @cached_property
-    def keeping(self) -> Keeping:
+    def large_rows(self) -> LargeRows:
         """How large messages are put away in the store, and come back."""
-        from headrace.large.keeping import Keeping
+        from headrace.large.rows import LargeRows
 
-        return Keeping(self.large, self.store)
+        return LargeRows(self.large, self.store)
 
     @cached_property
     def halves(self) -> HalfSender:

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from headrace.client.clock import Clock
     from headrace.client.producer import Producer
     from headrace.handlers.spec import HandlerSpec
-    from headrace.large.keeping import Keeping
     from headrace.large.large import Large
+    from headrace.large.rows import LargeRows
     from headrace.store import Store
     from headrace.store.dead_letters import Letter
     from headrace.store.failed_messages import Selection
@@ -68,10 +68,10 @@ class DeadLetters:
         producer: Producer,
         clock: Clock,
         alarms: Alarms,
-        keeping: Keeping | None = None,
+        large_rows: LargeRows | None = None,
     ) -> None:
-        self._keep = as_it_is if keeping is None else keeping.keep
-        self._open = as_it_is if keeping is None else keeping.open
+        self._keep = as_it_is if large_rows is None else large_rows.to_row
+        self._open = as_it_is if large_rows is None else large_rows.from_row
         self._spec = spec
         self._store = store
         self._producer = producer
@@ -228,12 +228,12 @@ def replay(
     A letter counts as replayed only once its topic has it: a crash repeats some with the same id,
     and an inbox handles each once.
     """
-    from headrace.large.keeping import Keeping
+    from headrace.large.rows import LargeRows
     from headrace.store.dead_letters import REPLAYED
 
-    keeping = Keeping(large, store)
+    large_rows = LargeRows(large, store)
     for page in store.dead_letters.pages(chosen, PAGE):
-        sent = [_send_back(producer, keeping.open(letter.message)) for letter in page]
+        sent = [_send_back(producer, large_rows.from_row(letter.message)) for letter in page]
         for wait in sent:
             wait()
         store.dead_letters.change(page, REPLAYED)

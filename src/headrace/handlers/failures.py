@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from headrace.client.clock import Clock
     from headrace.client.producer import Producer
     from headrace.handlers.spec import HandlerSpec
-    from headrace.large.keeping import Keeping
+    from headrace.large.rows import LargeRows
     from headrace.store import Store
     from headrace.store.retries import ParkedMessage
     from headrace.telemetry.alarms import Alarms
@@ -58,7 +58,7 @@ class Failures:
         clock: Clock,
         alarms: Alarms,
         *,
-        keeping: Keeping | None = None,
+        large_rows: LargeRows | None = None,
         chance: Callable[[], float] = random.random,
     ) -> None:
         check_policy(spec, has_store=store is not None)
@@ -67,9 +67,9 @@ class Failures:
         self._producer = producer
         self._clock = clock
         self._chance = chance
-        self._keep = as_it_is if keeping is None else keeping.keep
-        self._open = as_it_is if keeping is None else keeping.open
-        self.dead_letters = DeadLetters(spec, store, producer, clock, alarms, keeping)
+        self._keep = as_it_is if large_rows is None else large_rows.to_row
+        self._open = as_it_is if large_rows is None else large_rows.from_row
+        self.dead_letters = DeadLetters(spec, store, producer, clock, alarms, large_rows)
         # Called when a message was parked, so that the retry job knows when to wake up.
         self.on_parked: Callable[[], None] = _nothing
         self._lock = threading.Lock()

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from headrace.client.message import ConsumedRecord
     from headrace.handlers.context import AppContext
     from headrace.handlers.lanes import Track
-    from headrace.large.claims import Claims, Stored
+    from headrace.large.body_store import BodyStore, StoredBody
     from headrace.large.large import Large
-    from headrace.large.receiving import LargeReceiver
+    from headrace.large.receiver import LargeReceiver
 
 # While a body cannot be reached, a table tries again after this long.
 PAUSE_SECONDS = 0.5
@@ -132,14 +132,14 @@ class LargeGarbage:
         Bodies of topics whose records do not expire by age are left to `headrace large gc --scan`.
         """
         from headrace.large.garbage import find_unneeded, needed_by
-        from headrace.large.keeping import kept_in
+        from headrace.large.rows import row_bodies
 
         large, store = self._context.large, self._context.store
         assert large is not None
         if large.has_claims:
             self._collect_claims(large)
         if store is not None:
-            kept = kept_in(store)
+            kept = row_bodies(store)
             now_ms = self._context.clock.now_ms()
             found = find_unneeded(kept, now_ms, large.grace_ms, needed_by(store))
             _remove(kept, found.garbage)
@@ -148,13 +148,17 @@ class LargeGarbage:
         from headrace.client.settings import translate
         from headrace.large.garbage import find_garbage
 
-        facts_of = large.facts(translate(self._context.client_settings("producer"), "producer"))
+        settings_of = large.topic_settings(
+            translate(self._context.client_settings("producer"), "producer")
+        )
         now_ms = self._context.clock.now_ms()
-        found = find_garbage(large.claims, facts_of.cluster, facts_of, now_ms, large.grace_ms)
+        found = find_garbage(
+            large.body_store, settings_of.cluster, settings_of, now_ms, large.grace_ms
+        )
         # A broker that has just started may not know a topic yet; one missing twice is gone.
         doubtful = found.unknown - self._unknown
         self._unknown = found.unknown
-        _remove(large.claims, [it for it in found.garbage if it.topic not in doubtful])
+        _remove(large.body_store, [it for it in found.garbage if it.topic not in doubtful])
 
 
 def _receiver(context: AppContext, settings: Mapping[str, Any]) -> LargeReceiver:
@@ -165,7 +169,7 @@ def _receiver(context: AppContext, settings: Mapping[str, Any]) -> LargeReceiver
     return context.large.receiver(config, context.alarms, context.clock)
 
 
-def _remove(claims: Claims, garbage: Sequence[Stored]) -> None:
+def _remove(claims: BodyStore, garbage: Sequence[StoredBody]) -> None:
     claims.delete(stored.name for stored in garbage)
     if garbage:
         total = sum(stored.body_bytes for stored in garbage)

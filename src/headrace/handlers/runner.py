@@ -31,7 +31,7 @@ class Runner:
             context.producer,
             context.clock,
             context.alarms,
-            keeping=context.keeping,
+            large_rows=context.large_rows,
         )
         self.execution = Execution(spec, context)
         self.ready = threading.Event()
@@ -71,7 +71,7 @@ class Runner:
     def execute_one(self, message: Message, also: Also) -> None:
         """Run a message that comes from the retry table; see Execution."""
         session = self._session
-        message = self._context.keeping.open(message)
+        message = self._context.large_rows.from_row(message)
         if self.spec.once == "transaction":
             if session is None or session.transactions is None:
                 raise Unavailable(f"{self.spec.name} has no producer yet")

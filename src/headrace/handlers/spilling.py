@@ -37,7 +37,7 @@ class Spilling:
 
         self._store = context.need_store(f"pressure='spill' of handler {self._name}")
         self._alarms = context.alarms
-        self._keeping = context.keeping
+        self._large_rows = context.large_rows
         self._owner = owner_name()
         self._wake = threading.Event()
         self._stop = threading.Event()
@@ -56,7 +56,7 @@ class Spilling:
 
     def put(self, records: Sequence[ConsumedRecord]) -> None:
         """Keep records in the store; durable when it returns, so they count as done."""
-        messages = [self._keeping.keep(Message.from_record(record)) for record in records]
+        messages = [self._large_rows.to_row(Message.from_record(record)) for record in records]
         with self._store.begin() as tx:
             self._store.spill.put(tx, self._name, messages)
         if not self._is_spilling:
@@ -93,7 +93,7 @@ class Spilling:
             if self._stop.is_set():
                 self._store.spill.release([spilled.seq for spilled in taken[index:]])
                 break
-            self._run(seq, self._keeping.open(message))
+            self._run(seq, self._large_rows.from_row(message))
         return len(taken)
 
     def _run(self, seq: int, message: Message) -> None:

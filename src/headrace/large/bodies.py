@@ -1,4 +1,4 @@
-"""Bodies: what a large message consists of, wherever it lies, read as a whole or as a stream."""
+"""The body of a large message, in a spool or a body store, read as a whole or as a stream."""
 
 from __future__ import annotations
 
@@ -7,44 +7,44 @@ import io
 from collections.abc import Callable
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
-from headrace.large.compression import Unpacking
 from headrace.large.errors import LargeBroken
 from headrace.large.headers import Claim
+from headrace.large.pieces import Decompressor
 
 if TYPE_CHECKING:
-    from headrace.large.claims import Claims
+    from headrace.large.body_store import BodyStore
     from headrace.large.spool import Spool
 
 STEP_BYTES = 262_144
 
 
 class Body(Protocol):
-    """A body as it is stored; opened as often as one likes, from any thread."""
+    """A stored body; may be opened many times, from any thread."""
 
     codec: str
     body_bytes: int
-    # What is read into memory as a whole has no more bytes than this.
+    # The largest size that may be read into memory as a whole.
     load_bytes_max: int
 
     def open(self) -> Source:
-        """From its beginning on."""
+        """Open it at its beginning."""
         ...
 
 
 class Source(Protocol):
-    """The stored bytes of a body, one after the other."""
+    """The stored bytes of a body, in order."""
 
     def read(self, size: int) -> bytes:
-        """Up to so many bytes; nothing at the end only, and only if all of it was right."""
+        """Up to `size` bytes, none only at the end; LargeBroken if it is not what was sent."""
         ...
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close it."""
         ...
 
 
 class SpooledBody:
-    """The chunks of a message that is whole: all digests were right when they came."""
+    """The chunks of a whole message; their digests were checked when they came."""
 
     def __init__(self, spool: Spool, codec: str, size: int, load_bytes_max: int) -> None:
         self.codec = codec
@@ -53,7 +53,7 @@ class SpooledBody:
         self._spool = spool
 
     def open(self) -> Source:
-        """From its beginning on."""
+        """Open it at its beginning."""
         return _SpoolSource(self._spool)
 
 
@@ -77,18 +77,18 @@ class _SpoolSource:
 
 
 class ClaimedBody:
-    """A body that lies with the claims; checked while it is read."""
+    """A body in a body store; checked while it is read."""
 
-    def __init__(self, claim: Claim, claims: Callable[[], Claims], load_bytes_max: int) -> None:
+    def __init__(self, claim: Claim, claims: Callable[[], BodyStore], load_bytes_max: int) -> None:
         self.codec = claim.codec
         self.body_bytes = claim.body_bytes
         self.load_bytes_max = load_bytes_max
         self.claim = claim
-        # Asked for when it is read: nobody needs the place of bodies that are not.
+        # A function, so that the store is opened only if the body is read.
         self._claims = claims
 
     def open(self) -> Source:
-        """From its beginning on; ClaimMissing, ClaimsAway."""
+        """From its beginning; BodyMissing or BodyStoreUnavailable if that fails."""
         return _ClaimSource(self._claims().open(self.claim.name), self.claim)
 
 
@@ -107,7 +107,7 @@ class _ClaimSource:
             self._count != self._claim.body_bytes or self._digest.digest() != self._claim.digest
         )
         if is_wrong or self._count > self._claim.body_bytes:
-            raise LargeBroken(f"the body {self._claim.name} is not what was sent")
+            raise LargeBroken(f"body {self._claim.name} is not what was sent")
         return data
 
     def close(self) -> None:
@@ -115,7 +115,7 @@ class _ClaimSource:
 
 
 class BrokenBody:
-    """A body that cannot be had; whoever opens it is told why."""
+    """A body that cannot be read; opening it raises the reason."""
 
     codec = "none"
     body_bytes = 0
@@ -130,11 +130,11 @@ class BrokenBody:
 
 
 class BodyStream(io.RawIOBase):
-    """A body as a binary file that is read from the beginning to the end."""
+    """A body as a binary file, read from the beginning to the end."""
 
     def __init__(self, body: Body) -> None:
         self._source = body.open()
-        self._unpacking = Unpacking(self._source.read, body.codec, STEP_BYTES)
+        self._decompressor = Decompressor(self._source.read, body.codec, STEP_BYTES)
 
     def readable(self) -> bool:
         return True
@@ -142,7 +142,7 @@ class BodyStream(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         room = memoryview(buffer).cast("B")
         try:
-            found = self._unpacking.read(len(room))
+            found = self._decompressor.read(len(room))
         except ValueError as problem:
             raise LargeBroken(str(problem)) from None
         room[: len(found)] = found
@@ -160,9 +160,10 @@ def open_stream(body: Body) -> IO[bytes]:
 
 
 def load(body: Body) -> bytes:
-    """A whole body in memory; LargeBroken if that is more than its reader allows.
+    """A whole body in memory; LargeBroken if it is larger than its reader allows.
 
-    A compressed one tells its size as it is read only, and may have a thousand times as many bytes.
+    A compressed body may be a thousand times larger than its stored size, so that is checked while
+    it is read.
     """
     found: list[bytes] = []
     left = body.load_bytes_max
@@ -172,7 +173,7 @@ def load(body: Body) -> bytes:
             if left < 0:
                 raise LargeBroken(
                     f"a large message has more than {body.load_bytes_max} bytes",
-                    "read it by message.stream(), or allow more: Large(load_bytes_max=...)",
+                    "read it with message.stream(), or raise Large(load_bytes_max=...)",
                 )
             found.append(piece)
     return b"".join(found)

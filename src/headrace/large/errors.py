@@ -1,4 +1,4 @@
-"""What goes wrong with large messages, each with what to do about it."""
+"""The errors of large messages."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from headrace.errors import Unavailable, UndecodablePayload
 
 
 class LargeRefused(RecordTooLarge):
-    """A large message that its topic cannot take in this way."""
+    """A large message that its topic cannot take in chunks."""
 
 
 class LargeBroken(UndecodablePayload, ValueError):
-    """A large message that is not what was sent; trying again never helps."""
+    """A large message that is not what was sent; a retry would fail the same way."""
 
 
-class ClaimMissing(LargeBroken):
-    """The body of a claim check is gone, or this process looks in the wrong place."""
+class BodyMissing(LargeBroken):
+    """The body of a claim check is gone, or in another body store."""
 
 
-class NoRoom(Unavailable):
-    """Chunks cannot be kept until their message is whole: the disk is full, or not there."""
+class NoDiskSpace(Unavailable):
+    """Chunks cannot be kept until their message is whole: the disk is full or missing."""
 
 
-class ClaimsAway(Unavailable):
-    """The place where bodies lie cannot be reached now."""
+class BodyStoreUnavailable(Unavailable):
+    """The body store cannot be reached now."""

@@ -1,24 +1,23 @@
-"""The headers of large messages on the wire: what a chunk and a claim check say of themselves."""
+"""The headers of large messages on the wire: of chunks and of claim checks."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 PREFIX = "headrace-large"
-# What the record is: `chunk`, `claim`, or `kept` (of a message put away in the app's store).
+# `chunk`, `claim`, or `kept` (a message in the app's store).
 KIND = PREFIX
 ID = f"{PREFIX}-id"
 INDEX = f"{PREFIX}-index"
-# Of a chunk: the digest of its value. Of a claim: of the whole body as it is stored.
+# For a chunk, the digest of its value; for a claim check, of the whole body as stored.
 SHA256 = f"{PREFIX}-sha256"
 CODEC = f"{PREFIX}-codec"
 # On the last chunk only, beside the sender's own headers.
 COUNT = f"{PREFIX}-count"
 BYTES = f"{PREFIX}-bytes"
-# The digest of the chunks' digests, one after the other.
+# The digest of the digests of all chunks.
 BODY = f"{PREFIX}-body"
 FIRST = f"{PREFIX}-first"
 
@@ -28,38 +27,38 @@ CHUNKS_MAX = 1_000_000
 
 _ID = re.compile(r"[0-9a-f]{32}")
 
-Pairs = list[tuple[str, bytes | None]]
+HeaderPairs = list[tuple[str, bytes | None]]
 
 
 class BadHeaders(ValueError):
-    """Headers of a large message that say nothing, or not enough."""
+    """Headers of a large message that are missing or malformed."""
 
 
 @dataclass(frozen=True, slots=True)
-class End:
-    """What the last chunk knows of the whole."""
+class LastChunk:
+    """What the last chunk says of the whole message."""
 
     count: int
     body_bytes: int
     digest: bytes
-    # The offset of the first chunk, or -1 where the sender could not know it.
+    # The offset of the first chunk; -1 if there is no other chunk.
     first_offset: int = -1
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """What one chunk says of itself."""
+    """The headers of one chunk."""
 
     id: str
     index: int
     digest: bytes
     codec: str
-    end: End | None = None
+    end: LastChunk | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A body that lies elsewhere, by its name there."""
+    """A claim check: a body in a body store, by its name there."""
 
     name: str
     codec: str
@@ -69,19 +68,19 @@ class Claim:
 
 
 def kind_of(headers: Iterable[tuple[str, bytes | None]] | None) -> str | None:
-    """What kind of large record has these headers; None for an ordinary one."""
+    """The kind of a large record; None for an ordinary one."""
     for name, value in headers or ():
         if name == KIND:
             return (value or b"").decode("ascii", "replace")
     return None
 
 
-def without_large(headers: Iterable[tuple[str, bytes | None]]) -> Pairs:
-    """The headers that the message's own sender gave it."""
+def without_large(headers: Iterable[tuple[str, bytes | None]]) -> HeaderPairs:
+    """The headers that the sender gave the message."""
     return [pair for pair in headers if not pair[0].startswith(PREFIX)]
 
 
-def chunk_headers(chunk: Chunk) -> Pairs:
+def chunk_headers(chunk: Chunk) -> HeaderPairs:
     """A chunk's headers, without the sender's own."""
     pairs = [
         (KIND, CHUNK),
@@ -102,25 +101,28 @@ def chunk_headers(chunk: Chunk) -> Pairs:
 
 def read_chunk(headers: Iterable[tuple[str, bytes | None]]) -> Chunk:
     """A chunk by its headers; BadHeaders if they are not what `chunk_headers` writes."""
-    said = _texts(headers)
+    found = _texts(headers)
     try:
         end = None
-        if COUNT in said:
-            end = End(
-                int(said[COUNT]), int(said[BYTES]), _digest(said[BODY]), int(said.get(FIRST, -1))
+        if COUNT in found:
+            end = LastChunk(
+                int(found[COUNT]),
+                int(found[BYTES]),
+                _digest(found[BODY]),
+                int(found.get(FIRST, -1)),
             )
             if not 1 <= end.count <= CHUNKS_MAX or end.body_bytes < 0:
                 raise ValueError(f"{end.count} chunks of {end.body_bytes} bytes")
-        chunk = Chunk(said[ID], int(said[INDEX]), _digest(said[SHA256]), said[CODEC], end)
+        chunk = Chunk(found[ID], int(found[INDEX]), _digest(found[SHA256]), found[CODEC], end)
     except (KeyError, ValueError) as problem:
         raise BadHeaders(f"a chunk of a large message has bad headers: {problem}") from None
     limit = CHUNKS_MAX if chunk.end is None else chunk.end.count
     if not _ID.fullmatch(chunk.id) or not 0 <= chunk.index < limit or chunk.codec not in CODECS:
-        raise BadHeaders(f"a chunk of a large message has bad headers: {said}")
+        raise BadHeaders(f"a chunk of a large message has bad headers: {found}")
     return chunk
 
 
-def claim_headers(claim: Claim) -> Pairs:
+def claim_headers(claim: Claim) -> HeaderPairs:
     """A claim check's headers; the record's value is the name."""
     pairs = [
         (KIND, claim.kind),
@@ -132,20 +134,20 @@ def claim_headers(claim: Claim) -> Pairs:
 
 
 def read_claim(headers: Iterable[tuple[str, bytes | None]], value: bytes | None) -> Claim:
-    """A claim by its record's headers and value; BadHeaders if they make none."""
-    said = _texts(headers)
+    """A claim check by its record's headers and value; BadHeaders if they are malformed."""
+    found = _texts(headers)
     try:
         claim = Claim(
             (value or b"").decode(),
-            said[CODEC],
-            int(said[BYTES]),
-            _digest(said[SHA256]),
-            said[KIND],
+            found[CODEC],
+            int(found[BYTES]),
+            _digest(found[SHA256]),
+            found[KIND],
         )
     except (KeyError, ValueError) as problem:
         raise BadHeaders(f"a claim check has bad headers: {problem}") from None
     if claim.codec not in CODECS or claim.body_bytes < 0 or not claim.name:
-        raise BadHeaders(f"a claim check has bad headers: {said}")
+        raise BadHeaders(f"a claim check has bad headers: {found}")
     return claim
 
 
@@ -160,10 +162,5 @@ def _texts(headers: Iterable[tuple[str, bytes | None]]) -> dict[str, str]:
 def _digest(text: str) -> bytes:
     digest = bytes.fromhex(text)
     if len(digest) != 32:
-        raise ValueError(f"{text!r} is no SHA-256")
+        raise ValueError(f"{text!r} is not a SHA-256 digest")
     return digest
-
-
-def record_kind(record: Any) -> str | None:
-    """What kind of large record a record of the client library is, if it is one."""
-    return kind_of(record.headers())

@@ -1,4 +1,4 @@
-"""Large messages as the consumer returns them and as handlers get them."""
+"""Large messages as a consumer returns them, and as handlers get them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class LargeRecord:
     )  # fmt: skip
 
     def __init__(self, record: Any, body: Body, offset: int = -1, first_offset: int = -1) -> None:
-        """`offset` is where it became whole, if not here, and `first_offset` where it began."""
+        """`offset` is where it became whole, if not at `record`; `first_offset` where it began."""
         self.body = body
         self._offset: int = record.offset() if offset < 0 else offset
         self.first_offset = self._offset if first_offset < 0 else first_offset
@@ -30,7 +30,7 @@ class LargeRecord:
         self._key = record.key()
         self._value: Any = None
         self._error: Any = None
-        # It is the last chunk, and the body has its bytes.
+        # Frees the bytes of the last chunk: the body has them too.
         record.set_value(None)
 
     def __len__(self) -> int:
@@ -60,7 +60,7 @@ class LargeRecord:
         return self._key
 
     def value(self) -> Any:
-        """What a deserialiser has made of it, or all its bytes."""
+        """The value that a deserialiser has set, or all bytes."""
         return load(self.body) if self._value is None else self._value
 
     def stream(self) -> IO[bytes]:
@@ -81,7 +81,7 @@ class LargeRecord:
 
 
 class LargeMessage(Message):
-    """A message whose value lies elsewhere, and is read when it is asked for."""
+    """A message whose value is read only on access."""
 
     __slots__ = ("large",)
 
@@ -101,12 +101,12 @@ class LargeMessage(Message):
 
     @property
     def value(self) -> bytes | None:
-        """All its bytes, read each time."""
+        """All bytes, read at each access."""
         return load(self.large)
 
     @value.setter
     def value(self, _none: bytes | None) -> None:
-        """The base class sets what it was given."""
+        """Ignored: the constructor of the base class assigns it."""
 
     @property
     def body(self) -> IO[bytes]:
@@ -119,7 +119,7 @@ class LargeMessage(Message):
 
 
 def stream_of(record: Any) -> IO[bytes]:
-    """The value of any record as a binary file: an ordinary one has it in memory."""
+    """The value of any record as a binary file; that of an ordinary record is in memory."""
     if isinstance(record, LargeRecord):
         return record.stream()
     return io.BytesIO(record.value() or b"")

@@ -1,6 +1,6 @@
-"""The bytes of chunks until their message is done: a little in memory, the rest in a file.
+"""Holds the chunks of messages that are not whole yet, in memory while they fit, else in a file.
 
-Files have no name, so nothing is left of them when the process ends, however it does.
+The files have no name, so nothing is left of them when the process ends, however it ends.
 """
 
 from __future__ import annotations
@@ -10,20 +10,20 @@ import tempfile
 import threading
 from typing import IO
 
-from headrace.large.errors import NoRoom
+from headrace.large.errors import NoDiskSpace
 
 
-class Room:
-    """How much of all bodies together may lie in memory; shared by the readers of an app."""
+class MemoryBudget:
+    """How many bytes of chunks may be in memory; shared by all readers of an app."""
 
     def __init__(self, memory_bytes: int, folder: str | None) -> None:
         self.folder = folder
         self._left = memory_bytes
-        # A spool may be freed anywhere, inside one of these methods too.
+        # A spool may be freed at any point, also inside one of these methods.
         self._lock = threading.RLock()
 
     def take(self, size: int) -> bool:
-        """Take a part of it; False if there is not so much left."""
+        """Reserve bytes; False if fewer are left."""
         with self._lock:
             if size > self._left:
                 return False
@@ -31,56 +31,56 @@ class Room:
             return True
 
     def give_back(self, size: int) -> None:
-        """Give a part back."""
+        """Release reserved bytes."""
         with self._lock:
             self._left += size
 
     @property
     def left(self) -> int:
-        """What is left of it."""
+        """How many bytes are left."""
         return self._left
 
 
 class Spool:
-    """The chunks of one body, in any order; what it holds is freed with the last reference to it.
+    """The chunks of one body, in any order; freed with the last reference to it.
 
     `put` is for one thread, `read` for many.
     """
 
-    def __init__(self, room: Room) -> None:
-        self._room = room
+    def __init__(self, budget: MemoryBudget) -> None:
+        self._budget = budget
         self._in_memory: dict[int, bytes] = {}
-        # Where a chunk lies in the file, and its length.
+        # The position of a chunk in the file, and its length.
         self._in_file: dict[int, tuple[int, int]] = {}
         self._memory_bytes = 0
         self._file: IO[bytes] | None = None
         self._file_bytes = 0
 
     def put(self, index: int, data: bytes) -> None:
-        """Keep a chunk; NoRoom if the disk is full."""
-        if self._file is None and self._room.take(len(data)):
+        """Keep a chunk; NoDiskSpace if the disk is full."""
+        if self._file is None and self._budget.take(len(data)):
             self._in_memory[index] = data
             self._memory_bytes += len(data)
             return
         try:
-            # What has to be in a file is there as a whole: the room is for those that fit.
+            # A body that does not fit is moved to the file as a whole, to leave memory to others.
             while self._in_memory:
                 self._move_out(next(iter(self._in_memory)))
             self._write(index, data)
         except OSError as problem:
-            raise NoRoom(f"there is no room for large messages: {problem}") from problem
+            raise NoDiskSpace(f"cannot store the chunks of a large message: {problem}") from problem
 
     def _move_out(self, index: int) -> None:
         data = self._in_memory[index]
         self._write(index, data)
         del self._in_memory[index]
         self._memory_bytes -= len(data)
-        self._room.give_back(len(data))
+        self._budget.give_back(len(data))
 
     def _write(self, index: int, data: bytes) -> None:
         if self._file is None:
             self._file = tempfile.TemporaryFile(  # noqa: SIM115 - it lives as long as the spool
-                prefix="headrace-large-", dir=self._room.folder
+                prefix="headrace-large-", dir=self._budget.folder
             )
         descriptor, at = self._file.fileno(), self._file_bytes
         view = memoryview(data)
@@ -91,7 +91,7 @@ class Spool:
         self._in_file[index] = at, len(data)
 
     def read(self, index: int, start: int, size: int) -> bytes:
-        """Up to `size` bytes of a chunk, from a place in it on."""
+        """Up to `size` bytes of a chunk, from `start` on."""
         data = self._in_memory.get(index)
         if data is not None:
             return data[start : start + size]
@@ -106,10 +106,10 @@ class Spool:
 
     @property
     def body_bytes(self) -> int:
-        """All that it holds."""
+        """The size of all chunks."""
         return self._memory_bytes + self._file_bytes
 
     def __del__(self) -> None:
-        self._room.give_back(self._memory_bytes)
+        self._budget.give_back(self._memory_bytes)
         if self._file is not None:
             self._file.close()

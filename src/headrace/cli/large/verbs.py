@@ -20,7 +20,7 @@ from headrace.client.times import show_time
 from headrace.config import environment
 
 if TYPE_CHECKING:
-    from headrace.large.claims import Claims
+    from headrace.large.body_store import BodyStore
     from headrace.large.garbage import Collected
 
 app = typer.Typer(
@@ -88,22 +88,22 @@ def gc(
     """
     from headrace.errors import Unavailable
     from headrace.large.garbage import find_garbage
-    from headrace.large.scan import names_in
-    from headrace.large.topic_facts import AskTopics
+    from headrace.large.topic_reader import claimed_names
+    from headrace.large.topic_settings import TopicSettingsCache
 
     grace_ms = parse_duration_ms(grace, "--grace")
     now_ms = time.time_ns() // 1_000_000
     config = kafka.config()
-    facts_of = AskTopics(config)
+    settings_of = TopicSettingsCache(config)
     with _open(claims) as opened, kafka.errors():
         try:
             found = find_garbage(
                 opened,
-                facts_of.cluster,
-                facts_of,
+                settings_of.cluster,
+                settings_of,
                 now_ms,
                 grace_ms,
-                (lambda topic: names_in(config, topic)) if scan else None,
+                (lambda topic: claimed_names(config, topic)) if scan else None,
             )
         except Unavailable as problem:
             raise CliError(str(problem)) from None
@@ -117,15 +117,15 @@ def gc(
 
 def _collect_kept(store: str, now_ms: int, grace_ms: int, dry_run: bool) -> None:
     from headrace.large.garbage import find_unneeded, needed_by
-    from headrace.large.keeping import kept_in
+    from headrace.large.rows import row_bodies
 
     with open_cli_store(store) as opened:
-        kept = kept_in(opened)
+        kept = row_bodies(opened)
         found = find_unneeded(kept, now_ms, grace_ms, needed_by(opened))
         _finish(kept, found, dry_run, " of the store")
 
 
-def _finish(claims: Claims, found: Collected, dry_run: bool, where: str = "") -> None:
+def _finish(claims: BodyStore, found: Collected, dry_run: bool, where: str = "") -> None:
     if not dry_run:
         claims.delete(stored.name for stored in found.garbage)
     done = "would remove" if dry_run else "removed"
@@ -133,18 +133,18 @@ def _finish(claims: Claims, found: Collected, dry_run: bool, where: str = "") ->
 
 
 @contextmanager
-def _open(url: str) -> Iterator[Claims]:
+def _open(url: str) -> Iterator[BodyStore]:
     """The bodies at a URL; CliError if they cannot be reached."""
-    from headrace.large.claims import open_claims
-    from headrace.large.errors import ClaimsAway
+    from headrace.large.body_store import open_body_store
+    from headrace.large.errors import BodyStoreUnavailable
 
     try:
-        claims = open_claims(url)
+        claims = open_body_store(url)
     except ModuleNotFoundError as missing:
         raise CliError(str(missing)) from None
     try:
         yield claims
-    except ClaimsAway as away:
+    except BodyStoreUnavailable as away:
         raise CliError(str(away)) from None
     finally:
         claims.close()

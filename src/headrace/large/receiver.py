@@ -1,4 +1,4 @@
-"""Receiving large messages: chunks put together, claim checks opened, the lost ones given up."""
+"""Receives large messages: puts chunks together, opens claim checks, gives up unfinished ones."""
 
 from __future__ import annotations
 
@@ -17,30 +17,29 @@ from headrace.large.headers import (
     read_chunk,
     read_claim,
 )
-from headrace.large.reassembly import Limits, Open, Reassembly
+from headrace.large.reassembly_machine import Effect, OpenMessage, Reassembly, ReassemblyLimits
 from headrace.large.records import LargeRecord
-from headrace.large.spool import Room, Spool
-from headrace.large.states import Kind
+from headrace.large.spool import MemoryBudget, Spool
 from headrace.protocol.partitions import TopicPartition
 
 if TYPE_CHECKING:
     from headrace.client.clock import Clock
     from headrace.client.message import ConsumedRecord
-    from headrace.large.claims import Claims
+    from headrace.large.body_store import BodyStore
     from headrace.telemetry.alarms import Alarms
 
-# The records of a partition between two offsets.
+# Reads the records of a partition between two offsets.
 Recall = Callable[[str, int, int, int], Iterator[Any]]
 
-# Half of the time after which a member that does not poll is out of its group, by default.
+# Half of the default of max.poll.interval.ms, after which a group removes a member.
 RECALL_MS_MAX = 150_000
 
 
 class _Partition:
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: ReassemblyLimits) -> None:
         self.reassembly = Reassembly(limits)
         self.spools: dict[str, Spool] = {}
-        # The last chunks, which have the sender's headers.
+        # The records of last chunks, which carry the sender's headers.
         self.ends: dict[str, Any] = {}
         self.next_offset = 0
 
@@ -50,36 +49,36 @@ class _Partition:
 
 
 class LargeReceiver:
-    """The large messages of one consumer; used by the thread that polls."""
+    """The large messages of one consumer; for the thread that polls."""
 
     def __init__(
         self,
-        limits: Limits,
-        room: Room,
-        claims: Callable[[], Claims],
+        limits: ReassemblyLimits,
+        memory: MemoryBudget,
+        claims: Callable[[], BodyStore],
         recall: Recall,
         alarms: Alarms,
         clock: Clock,
         recall_ms_max: int = RECALL_MS_MAX,
     ) -> None:
-        """`recall_ms_max`: one call reads earlier chunks for so long, all together."""
+        """`recall_ms_max` limits how long one call of `admit` reads earlier chunks."""
         self._recall_ms_max = recall_ms_max
         self._recall_until_ms = 0
         self._limits = limits
-        self._room = room
+        self._memory = memory
         self._claims = claims
         self._recall = recall
         self._alarms = alarms
         self._clock = clock
         self._partitions: dict[TopicPartition, _Partition] = {}
-        # What the last call could not end.
+        # Left over from a call that failed.
         self._admitted: list[ConsumedRecord] = []
         self._waiting: list[ConsumedRecord] = []
 
     def admit(self, records: Sequence[ConsumedRecord]) -> list[ConsumedRecord]:
-        """The records to hand on: ordinary ones, and messages that are whole with these.
+        """The records to hand on: ordinary ones, and messages that these records complete.
 
-        NoRoom if the disk is full, RecallFailed: the next call goes on where this one ended.
+        After NoDiskSpace or RecallFailed, the next call continues where this one stopped.
         """
         self._waiting += records
         self._recall_until_ms = self._clock.monotonic_ms() + self._recall_ms_max
@@ -96,13 +95,13 @@ class LargeReceiver:
         finally:
             del self._waiting[:done]
         if self._partitions:
-            self._note_places(records)
+            self._note_offsets(records)
         self.expire()
         found, self._admitted = self._admitted, []
         return found
 
     def floors(self) -> dict[TopicPartition, int]:
-        """Where a reader would have to start again, of partitions with unfinished messages."""
+        """Where a restarted reader must start, for partitions with unfinished messages."""
         return {
             place: floor
             for place, partition in self._partitions.items()
@@ -110,11 +109,11 @@ class LargeReceiver:
         }
 
     def left(self) -> list[ConsumedRecord]:
-        """What a call that failed has left for the next one, in order."""
+        """The records that a failed call has left for the next one, in order."""
         return [*self._admitted, *self._waiting]
 
     def expire(self) -> None:
-        """Give up what nobody finishes, with an alarm each."""
+        """Give up unfinished messages beyond the limits, with an alarm for each."""
         for place, partition in self._partitions.items():
             if partition.reassembly:
                 now_ms = self._clock.monotonic_ms()
@@ -123,7 +122,7 @@ class LargeReceiver:
                     self._ring_incomplete(place, message, now_ms)
 
     def forget(self, places: Iterable[TopicPartition]) -> None:
-        """These partitions are not read any more, or from another place."""
+        """Drop partitions that are not read any more, or from another offset."""
         gone = set(places)
         for place in gone:
             self._partitions.pop(place, None)
@@ -131,24 +130,26 @@ class LargeReceiver:
             records[:] = [it for it in records if (it.topic(), it.partition()) not in gone]
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Drop everything."""
         self._partitions.clear()
 
-    def _note_places(self, records: Sequence[ConsumedRecord]) -> None:
+    def _note_offsets(self, records: Sequence[ConsumedRecord]) -> None:
         for record in records:
             partition = self._partitions.get((record.topic(), record.partition()))
             if partition is not None:
                 partition.next_offset = record.offset() + 1
 
     def _admit(self, record: ConsumedRecord, kind: str | None) -> ConsumedRecord | None:
-        """What to hand on in place of a record, if anything."""
+        """What to hand on in place of a record; None for nothing."""
         if kind is None:
             return record
         if kind == CHUNK:
             return self._chunk(record)
         if kind in (CLAIM, KEPT):
             return LargeRecord(record, self._claimed(record))
-        return LargeRecord(record, self._broken(record, f"it is neither chunk nor claim: {kind}"))
+        return LargeRecord(
+            record, self._broken(record, f"its kind {kind!r} is neither chunk nor claim")
+        )
 
     def _chunk(self, record: ConsumedRecord) -> LargeRecord | None:
         place = record.topic(), record.partition()
@@ -164,7 +165,7 @@ class LargeReceiver:
         try:
             return self._take(partition, record, chunk)
         except BaseException:
-            # What was noted and what was kept may differ now; the topic still has all of it.
+            # Noted and kept chunks may differ now, so start again: the topic still has them all.
             now_ms = self._clock.monotonic_ms()
             partition.reassembly.begin_again(chunk.id, first_offset, now_ms)
             partition.drop(chunk.id)
@@ -177,39 +178,39 @@ class LargeReceiver:
         is_intact = hashlib.sha256(data).digest() == chunk.digest
         was = partition.reassembly.get(chunk.id)
         first_offset = record.offset() if was is None else was.offset
-        step = partition.reassembly.add(
+        outcome = partition.reassembly.add(
             chunk, record.offset(), len(data), is_intact, self._clock.monotonic_ms()
         )
         if chunk.end is not None:
             partition.ends.setdefault(chunk.id, record)
-        if step.kind in (Kind.KEEP, Kind.WHOLE, Kind.RECALL):
+        if outcome.effect in (Effect.KEEP, Effect.WHOLE, Effect.RECALL):
             spool = partition.spools.get(chunk.id)
             if spool is None:
-                spool = partition.spools[chunk.id] = Spool(self._room)
+                spool = partition.spools[chunk.id] = Spool(self._memory)
             spool.put(chunk.index, data)
-        if step.kind == Kind.WHOLE:
+        if outcome.effect == Effect.WHOLE:
             end = partition.ends[chunk.id]
             spool = partition.spools[chunk.id]
-            most = self._limits.load_bytes_max
-            stored = SpooledBody(spool, chunk.codec, spool.body_bytes, most)
+            load_bytes_max = self._limits.load_bytes_max
+            stored = SpooledBody(spool, chunk.codec, spool.body_bytes, load_bytes_max)
             partition.drop(chunk.id)
             return LargeRecord(end, stored, record.offset(), first_offset)
-        if step.kind == Kind.BROKEN:
+        if outcome.effect == Effect.BROKEN:
             end = partition.ends[chunk.id]
             partition.drop(chunk.id)
             return LargeRecord(
-                end, self._broken(record, step.reason), record.offset(), first_offset
+                end, self._broken(record, outcome.reason), record.offset(), first_offset
             )
-        if step.kind == Kind.RECALL:
-            return self._take_again(partition, record, chunk)
-        if step.kind == Kind.REPEAT and (was is None or was.broken):
+        if outcome.effect == Effect.RECALL:
+            return self._recall_chunks(partition, record, chunk)
+        if outcome.effect == Effect.REPEAT and (was is None or was.broken):
             partition.drop(chunk.id)
         return None
 
-    def _take_again(
+    def _recall_chunks(
         self, partition: _Partition, record: ConsumedRecord, chunk: Chunk
     ) -> LargeRecord | None:
-        """Read earlier chunks once more, up to the record that made that necessary."""
+        """Read earlier chunks again, up to the last one."""
         assert chunk.end is not None
         start, end = chunk.end.first_offset, record.offset()
         for earlier in self._recall(record.topic(), record.partition(), start, end):
@@ -231,13 +232,13 @@ class LargeReceiver:
     def _too_far_back(
         self, partition: _Partition, record: ConsumedRecord, chunk: Chunk
     ) -> LargeRecord:
-        """Give up before the group takes this reader for dead, and its successor does the same."""
+        """Give up before the group removes this reader, whose successor would try the same."""
         assert chunk.end is not None
         partition.reassembly.set_aside(chunk.id)
         partition.drop(chunk.id)
         reason = (
-            f"it begins at offset {chunk.end.first_offset}, and what lies between was not read in "
-            f"{self._recall_ms_max // 1000} s; a higher max.poll.interval.ms leaves more time"
+            f"it begins at offset {chunk.end.first_offset}, which is more than "
+            f"{self._recall_ms_max // 1000} s of reading back; raise max.poll.interval.ms"
         )
         return LargeRecord(record, self._broken(record, reason))
 
@@ -247,7 +248,9 @@ class LargeReceiver:
         except BadHeaders as problem:
             return self._broken(record, str(problem))
         if claim.body_bytes > self._limits.bytes_max:
-            return self._broken(record, f"it is larger than {self._limits.bytes_max} bytes")
+            return self._broken(
+                record, f"it is too large; the limit is {self._limits.bytes_max} bytes"
+            )
         return ClaimedBody(claim, self._claims, self._limits.load_bytes_max)
 
     def _broken(self, record: ConsumedRecord, reason: str) -> BrokenBody:
@@ -257,13 +260,14 @@ class LargeReceiver:
         )
         return BrokenBody(f"a large message is broken: {reason}")
 
-    def _ring_incomplete(self, place: TopicPartition, message: Open, now_ms: int) -> None:
+    def _ring_incomplete(self, place: TopicPartition, message: OpenMessage, now_ms: int) -> None:
         topic, number = place
+        silent_s = (now_ms - message.last_ms) // 1000
         self._alarms.ring(
             "large-incomplete",
-            f"a large message at {topic}/{number}/{message.offset} is not whole: "
-            f"{len(message.digests)} chunks came, the last {(now_ms - message.last_ms) // 1000} s "
-            "ago; it is given up unless its end comes",
+            f"the large message at {topic}/{number}/{message.offset} is incomplete: "
+            f"{len(message.digests)} chunks came, the last one {silent_s} s ago; "
+            "it is given up unless its last chunk comes",
             source=f"{topic}/{number}/{message.offset}",
             id=message.id,
             chunks=len(message.digests),

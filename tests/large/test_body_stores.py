@@ -12,15 +12,15 @@ from tests.hdfs import hdfs
 from tests.s3_server import s3_server
 
 from headrace.errors import HandlerError
-from headrace.large.claims import (
-    Claims,
-    Stored,
+from headrace.large.body_store import (
+    BodyStore,
+    StoredBody,
     cluster_name,
     is_name,
     new_name,
-    open_claims,
+    open_body_store,
 )
-from headrace.large.errors import ClaimMissing, ClaimsAway
+from headrace.large.errors import BodyMissing, BodyStoreUnavailable
 
 NAME = new_name("c1", "films", 1_700_000_000_000, "0" * 32)
 OTHER = new_name("c1", "films", 1_700_000_000_001, "1" * 32)
@@ -54,7 +54,7 @@ PLACES = [
 
 
 @pytest.fixture(params=PLACES)
-def claims(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Claims]:
+def claims(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[BodyStore]:
     match request.param:
         case "folder":
             url = str(tmp_path / "large")
@@ -66,12 +66,12 @@ def claims(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Claims]:
             url = f"{request.getfixturevalue('hdfs_url')}/{tmp_path.name}"
         case database:
             url = request.getfixturevalue("new_database")(database)
-    opened = open_claims(url)
+    opened = open_body_store(url)
     yield opened
     opened.close()
 
 
-def test_a_body_comes_back_as_it_was_written(claims: Claims) -> None:
+def test_a_body_comes_back_as_it_was_written(claims: BodyStore) -> None:
     claims.write(NAME, iter(BODY))
     with claims.open(NAME) as file:
         assert file.read(3) == b"aaa"
@@ -82,25 +82,25 @@ def test_a_body_comes_back_as_it_was_written(claims: Claims) -> None:
         assert file.read() == b""
 
 
-def test_bodies_are_listed_and_removed(claims: Claims) -> None:
+def test_bodies_are_listed_and_removed(claims: BodyStore) -> None:
     assert list(claims.list()) == []
     claims.write(NAME, iter(BODY))
     claims.write(OTHER, iter([b"x"]))
     found = {stored.name: stored for stored in claims.list()}
-    assert found == {NAME: Stored(NAME, 1_400_001), OTHER: Stored(OTHER, 1)}
+    assert found == {NAME: StoredBody(NAME, 1_400_001), OTHER: StoredBody(OTHER, 1)}
     assert (found[NAME].cluster, found[NAME].topic) == ("c1", "films")
     assert found[NAME].since_ms == 1_700_000_000_000
     claims.delete([NAME, NAME])
     assert [stored.name for stored in claims.list()] == [OTHER]
 
 
-def test_a_body_that_is_not_there_is_missing(claims: Claims) -> None:
+def test_a_body_that_is_not_there_is_missing(claims: BodyStore) -> None:
     for name in (NAME, "../films/1-" + "0" * 32, "c1/../1-" + "0" * 32, "/etc/passwd", "films"):
-        with pytest.raises(ClaimMissing):
+        with pytest.raises(BodyMissing):
             claims.open(name)
 
 
-def test_what_the_senders_stream_raises_is_not_taken_for_an_outage(claims: Claims) -> None:
+def test_what_the_senders_stream_raises_is_not_taken_for_an_outage(claims: BodyStore) -> None:
     def broken() -> Iterator[bytes]:
         yield b"a"
         raise RuntimeError("the source failed")
@@ -122,10 +122,10 @@ def test_every_cluster_has_a_name(id: str | None) -> None:
 
 def test_a_place_that_cannot_be_reached_is_away(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a folder")
-    with pytest.raises(ClaimsAway):
-        open_claims(str(tmp_path / "file")).write(NAME, iter([b"x"]))
+    with pytest.raises(BodyStoreUnavailable):
+        open_body_store(str(tmp_path / "file")).write(NAME, iter([b"x"]))
 
 
 def test_a_url_that_nobody_knows_is_refused() -> None:
     with pytest.raises(HandlerError, match="nonsense"):
-        open_claims("nonsense://x")
+        open_body_store("nonsense://x")

@@ -21,11 +21,11 @@ from tests.large.logs import (
 )
 
 from headrace.client.clock import SystemClock
-from headrace.large.errors import LargeBroken, NoRoom
+from headrace.large.errors import LargeBroken, NoDiskSpace
 from headrace.large.headers import chunk_headers
-from headrace.large.reassembly import Limits
+from headrace.large.reassembly_machine import ReassemblyLimits
 from headrace.large.records import LargeRecord
-from headrace.large.spool import Room
+from headrace.large.spool import MemoryBudget
 from headrace.testing import VirtualClock
 
 
@@ -61,7 +61,7 @@ def test_mixed_and_repeated_chunks_come_out_whole_and_once(
     messages: list[list[bytes]], chance: random.Random
 ) -> None:
     log = make_log(messages, chance, repeats=0.3)
-    reader = Reader(log, SystemClock(), room=Room(20, None))
+    reader = Reader(log, SystemClock(), room=MemoryBudget(20, None))
     found = reader.read(0, log[-1].at + 1)
     assert sorted(bodies(found)) == sorted(b"".join(parts) for parts in messages)
     assert reader.receiver.floors() == {}
@@ -121,14 +121,16 @@ def test_chunks_of_another_message_under_the_same_id_are_found_out() -> None:
     ours, theirs = chunks_of(1, [b"aa", b"bb", b"cc"]), chunks_of(1, [b"xx", b"yy", b"zz"])
     log = [record_of(0, *ours[0]), record_of(1, *theirs[1]), record_of(2, *ours[2])]
     (found,) = Reader(log, SystemClock()).read(0, 3)
-    with pytest.raises(LargeBroken, match="not those sent"):
+    with pytest.raises(LargeBroken, match="not those that were sent"):
         found.value()
 
 
 def test_what_nobody_finishes_expires_with_an_alarm_and_frees_its_room() -> None:
     clock = VirtualClock()
     log = [record_of(at, *it) for at, it in enumerate(chunks_of(1, [b"a" * 10] * 3)[:2])]
-    reader = Reader(log, clock, Limits(60_000, 1 << 30, 100, 10**9), Room(100, None))
+    reader = Reader(
+        log, clock, ReassemblyLimits(60_000, 1 << 30, 100, 10**9), MemoryBudget(100, None)
+    )
     assert reader.read(0, 2) == []
     assert reader.receiver.floors() == {("big", 0): 0}
     assert reader.room.left == 80
@@ -146,7 +148,7 @@ def test_what_nobody_finishes_expires_with_an_alarm_and_frees_its_room() -> None
 def test_one_that_was_given_up_and_ends_after_all_is_read_again() -> None:
     clock = VirtualClock()
     log = [record_of(at, *it) for at, it in enumerate(chunks_of(1, [b"a", b"b", b"c"], 0))]
-    reader = Reader(log, clock, Limits(60_000, 1 << 30, 100, 10**9))
+    reader = Reader(log, clock, ReassemblyLimits(60_000, 1 << 30, 100, 10**9))
     reader.read(0, 1)
     clock.advance(60_000)
     reader.receiver.expire()
@@ -161,7 +163,7 @@ def test_a_partition_is_not_held_up_by_more_than_its_bound() -> None:
     others = [LogRecord(at, b"small", [("h", b"1")]) for at in range(1, 200)]
     chunk = record_of(150, *chunks_of(2, [b"c"])[0])
     others[149] = chunk
-    reader = Reader([first, *others], SystemClock(), Limits(10**9, 1 << 30, 100, 100))
+    reader = Reader([first, *others], SystemClock(), ReassemblyLimits(10**9, 1 << 30, 100, 100))
     assert len(reader.read(0, 100)) == 99
     assert reader.receiver.floors() == {("big", 0): 0}
     assert len(reader.read(100, 200)) == 100
@@ -173,7 +175,7 @@ def test_too_many_open_messages_give_up_the_oldest() -> None:
     clock = VirtualClock()
     log = [record_of(at, *chunks_of(at, [b"a", b"b"], at)[0]) for at in range(5)]
     log += [record_of(5 + at, *chunks_of(at, [b"a", b"b"], at)[1]) for at in range(5)]
-    reader = Reader(log, clock, Limits(10**9, 1 << 30, 3, 10**9))
+    reader = Reader(log, clock, ReassemblyLimits(10**9, 1 << 30, 3, 10**9))
     for at in range(5):
         reader.read(at, at + 1)
         clock.advance(1)
@@ -185,10 +187,12 @@ def test_too_many_open_messages_give_up_the_oldest() -> None:
 
 def test_a_message_above_the_limit_is_broken() -> None:
     log = [record_of(at, *it) for at, it in enumerate(chunks_of(1, [b"a" * 10] * 3))]
-    reader = Reader(log, SystemClock(), Limits(10**9, 25, 100, 10**9), Room(100, None))
+    reader = Reader(
+        log, SystemClock(), ReassemblyLimits(10**9, 25, 100, 10**9), MemoryBudget(100, None)
+    )
     (found,) = reader.read(0, 3)
     assert reader.room.left == 100
-    with pytest.raises(LargeBroken, match="larger than 25 bytes"):
+    with pytest.raises(LargeBroken, match="too large; the limit is 25 bytes"):
         found.value()
 
 
@@ -228,12 +232,12 @@ def test_a_full_disk_loses_nothing() -> None:
     """What could not be kept is read again from the topic, and what was whole already stays."""
     log = [record_of(0, *chunks_of(9, [b"done"])[0])]
     log += [record_of(1 + at, *it) for at, it in enumerate(chunks_of(1, [b"a", b"b", b"c"], 1))]
-    reader = Reader(log, SystemClock(), room=Room(0, "/nowhere/at/all"))
-    reader.receiver._room = Room(4, "/nowhere/at/all")
-    with pytest.raises(NoRoom, match="nowhere"):
+    reader = Reader(log, SystemClock(), room=MemoryBudget(0, "/nowhere/at/all"))
+    reader.receiver._memory = MemoryBudget(4, "/nowhere/at/all")
+    with pytest.raises(NoDiskSpace, match="nowhere"):
         reader.read(0, 4)
     assert [it.offset() for it in reader.receiver.left()] == [0, 1, 2, 3]
-    reader.receiver._room = Room(100, None)
+    reader.receiver._memory = MemoryBudget(100, None)
     assert bodies(reader.read(4, 4)) == [b"done", b"abc"]
 
 

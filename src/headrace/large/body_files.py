@@ -1,4 +1,4 @@
-"""Bodies as files: in a local folder, or wherever fsspec reaches (S3, HDFS, SFTP, memory)."""
+"""A body store of files: a local folder, or anything that fsspec opens (S3, HDFS, SFTP)."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from pathlib import Path
 from typing import IO, Any, TypeVar
 
 from headrace.errors import HandlerError
-from headrace.large.claims import Stored, checked, is_name
-from headrace.large.errors import ClaimMissing, ClaimsAway
+from headrace.large.body_store import StoredBody, checked, is_name
+from headrace.large.errors import BodyMissing, BodyStoreUnavailable
 
 T = TypeVar("T")
-# What is read of a file at once.
+# How much of a file is read at once.
 STEP_BYTES = 262_144
 
 
-class FileClaims:
-    """A folder with a folder for each cluster, and therein one for each topic.
+class BodyFiles:
+    """A folder for each cluster, with a folder for each topic.
 
-    Names are unique and go out with records only when the file is whole, so nothing is renamed:
-    that would be a copy in most object stores.
+    A file is written under its final name, since a rename is a copy in most object stores. That is
+    safe: names are unique, and a record with the name is sent only when the file is complete.
     """
 
     def __init__(self, url: str) -> None:
@@ -36,7 +36,7 @@ class FileClaims:
         path = self._path(name)
         folder = path.rpartition("/")[0]
         self._ask(lambda: self._files.makedirs(folder, exist_ok=True))
-        # What reading the pieces raises is the caller's, and must not look like a place away.
+        # An error from reading the pieces is the caller's: it must not look like ours.
         file = self._ask(lambda: self._files.open(path, "wb"))
         with contextlib.ExitStack() as stack:
             stack.callback(lambda: self._ask(file.close))
@@ -56,16 +56,16 @@ class FileClaims:
             try:
                 return self._ask(question)
             except FileNotFoundError:
-                raise ClaimMissing(
-                    f"there is no body {name} in {self._url}",
-                    "do sender and reader have the same claims=URL? was it collected as garbage?",
+                raise BodyMissing(
+                    f"body {name} does not exist in {self._url}",
+                    "give sender and reader the same claims=URL; check that it was not collected",
                 ) from None
 
         file = ask(lambda: self._files.open(path, "rb"))
-        # Object stores are asked with each step, so that any of them may find the place away.
-        return io.BufferedReader(_Asked(file, ask), STEP_BYTES)
+        # An object store is asked at every read, so every read may find it unavailable.
+        return io.BufferedReader(_GuardedFile(file, ask), STEP_BYTES)
 
-    def list(self) -> Iterator[Stored]:
+    def list(self) -> Iterator[StoredBody]:
         try:
             found = self._ask(lambda: self._files.find(self._root, detail=True))
         except FileNotFoundError:
@@ -73,7 +73,7 @@ class FileClaims:
         for path, details in found.items():
             name = "/".join(path.split("/")[-3:])
             if is_name(name):
-                yield Stored(name, int(details["size"] or 0))
+                yield StoredBody(name, int(details["size"] or 0))
 
     def delete(self, names: Iterable[str]) -> None:
         for name in names:
@@ -82,7 +82,7 @@ class FileClaims:
                 self._ask(lambda: self._files.rm_file(path))  # noqa: B023
 
     def close(self) -> None:
-        """Nothing to let go of: fsspec keeps file systems for all."""
+        """Nothing to close: fsspec shares its file systems."""
 
     def _path(self, name: str) -> str:
         return f"{self._root}/{name}"
@@ -93,14 +93,16 @@ class FileClaims:
         except FileNotFoundError:
             raise
         except Exception as problem:
-            # What is remote fails with the errors of many a library.
+            # Remote file systems raise the errors of many libraries.
             if self._is_local and not isinstance(problem, OSError):
                 raise
-            raise ClaimsAway(f"bodies at {self._url} cannot be reached: {problem}") from problem
+            raise BodyStoreUnavailable(
+                f"the body store {self._url} cannot be reached: {problem}"
+            ) from problem
 
 
-class _Asked(io.RawIOBase):
-    """A file whose every step is asked in the same way."""
+class _GuardedFile(io.RawIOBase):
+    """A file whose every read goes through `ask`, which translates errors."""
 
     def __init__(self, file: IO[bytes], ask: Callable[[Callable[[], Any]], Any]) -> None:
         self._file = file
@@ -127,13 +129,13 @@ def _open(url: str) -> tuple[Any, str]:
     except ImportError:
         raise HandlerError("claim checks need fsspec", "pip install 'headrace[large]'") from None
     try:
-        # A listing of an hour ago would let garbage collection work on what is not so any more.
+        # Garbage collection must not work on an old listing.
         files, root = fsspec.core.url_to_fs(url, use_listings_cache=False)
     except (ImportError, ValueError) as problem:
         raise HandlerError(
             f"claims={url!r} cannot be opened: {problem}",
-            "a folder, or a URL that fsspec knows (s3://BUCKET/FOLDER, "
-            "webhdfs://USER@HOST:9870/FOLDER), or a database's",
+            "use a folder, a URL of fsspec (s3://BUCKET/FOLDER, webhdfs://USER@HOST:9870/FOLDER) "
+            "or the URL of a database",
         ) from None
     return files, root
 

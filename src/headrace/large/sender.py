@@ -1,4 +1,4 @@
-"""Sending a large message: compressed, then in chunks of one partition, or as a claim check."""
+"""Sends large messages: compressed, then in chunks to one partition, or as a claim check."""
 
 from __future__ import annotations
 
@@ -13,44 +13,43 @@ from typing import TYPE_CHECKING, Any
 from headrace.client.delivery import Sent
 from headrace.client.large import Record
 from headrace.client.payloads import is_stream
-from headrace.large.claims import new_name
-from headrace.large.compression import choose, compress
+from headrace.large.body_store import new_name
 from headrace.large.errors import LargeRefused
 from headrace.large.headers import (
     Chunk,
     Claim,
-    End,
-    Pairs,
+    HeaderPairs,
+    LastChunk,
     chunk_headers,
     claim_headers,
     without_large,
 )
-from headrace.large.pieces import cut, pieces_of
+from headrace.large.pieces import choose, compress, cut, pieces_of
 from headrace.timing.durations import duration_ms
 
 if TYPE_CHECKING:
     from headrace.large.large import Large
-    from headrace.large.topic_facts import AskTopics
+    from headrace.large.topic_settings import TopicSettingsCache
 
-# So many chunks are on their way at once: it bounds the memory of a sender.
+# How many chunks are in flight at once, which bounds the memory of a sender.
 WINDOW_CHUNKS = 8
-# Room for what a batch, a chunk's own headers and the record around its value take.
+# MemoryBudget for what a batch, a chunk's own headers and the record around its value take.
 OVERHEAD_BYTES = 2_048
 CHUNK_BYTES_MIN = 1_024
-# In these an entry is one record, found by its id.
+# A command to these services is one record.
 SERVICE_TOPICS = ("headrace.delay", "headrace.half")
 
-# Sends one record as it is; the last argument is called with its outcome.
+# Sends one record as it is; the last argument gets its outcome.
 Put = Callable[[Record, Sent], None]
 
 
 class LargeSender:
-    """Sends what is above a size for one producer; safe from many threads."""
+    """Sends the large values of one producer; safe from many threads."""
 
-    def __init__(self, large: Large, facts: AskTopics, request_bytes_max: int) -> None:
+    def __init__(self, large: Large, topics: TopicSettingsCache, request_bytes_max: int) -> None:
         self.above_bytes = large.above_bytes
         self._large = large
-        self._facts = facts
+        self._topics = topics
         self._request_bytes_max = request_bytes_max
 
     def takes(self, value: Any) -> bool:
@@ -63,17 +62,18 @@ class LargeSender:
         return is_stream(value)
 
     def is_stream(self, value: Any) -> bool:
-        """Whether a value is read, so that no serialiser can take it."""
+        """Whether a value is a stream, which no serialiser can take."""
         return is_stream(value)
 
     def send(self, put: Put, record: Record, sent: Sent) -> None:
-        """Send it; blocks until all but the last record are written, which `sent` tells of.
+        """Send a value; blocks until all but the last record are written, which `sent` is for.
 
-        The last record makes the message whole: whatever happens before, no reader gets any of it.
+        The last record makes the message whole: if anything fails before it, no reader gets any of
+        the message.
         """
         headers = without_large(_pairs(record.headers))
         pieces = pieces_of(record.value)
-        # A stream that is short is an ordinary message.
+        # A short stream is an ordinary message.
         beginning = list(_until(pieces, self.above_bytes))
         if sum(map(len, beginning)) <= self.above_bytes:
             put(record._replace(value=b"".join(beginning), headers=headers), sent)
@@ -88,22 +88,22 @@ class LargeSender:
     def _send_chunks(
         self, put: Put, record: Record, stored: Iterator[bytes], codec: str, sent: Sent
     ) -> None:
-        facts = self._facts.facts_or_defaults(record.topic)
-        size = self._chunk_bytes(record, facts.message_bytes_max)
+        settings = self._topics.or_defaults(record.topic)
+        size = self._chunk_bytes(record, settings.message_bytes_max)
         chunks = cut(stored, size)
         ahead = next(chunks)
-        needs_one = facts.is_compacted or record.topic in SERVICE_TOPICS
+        needs_one = settings.is_compacted or record.topic in SERVICE_TOPICS
         following = next(chunks, None)
         if following is None:
             self._put_last(put, record, [], ahead, codec, -1, sent)
             return
         if needs_one:
-            self._refuse_without_claims(record.topic, facts.is_compacted)
+            self._refuse_without_claims(record.topic, settings.is_compacted)
             rest = itertools.chain((ahead, following), chunks)
             self._send_claim(put, record, rest, codec, sent)
             return
-        # A topic's limit is for batches, and the library would put two chunks into one.
-        window = WINDOW_CHUNKS if facts.message_bytes_max >= self._request_bytes_max else 1
+        # The limit of a topic is for batches, and the library might put two chunks into one.
+        window = WINDOW_CHUNKS if settings.message_bytes_max >= self._request_bytes_max else 1
         others = itertools.chain((following,), chunks)
         self._put_all(put, record, ahead, others, codec, sent, window)
 
@@ -132,7 +132,7 @@ class LargeSender:
             total += len(chunk)
             return outcome
 
-        # The first says where all go, and the last says where a reader finds the first.
+        # All chunks follow the first to its partition, and the last names the offset of the first.
         written = send(first).result()
         record = record._replace(partition=written.partition)
         waiting: bytes | None = None
@@ -161,7 +161,7 @@ class LargeSender:
     ) -> None:
         digest = hashlib.sha256(chunk).digest()
         body = hashlib.sha256(b"".join([*digests, digest])).digest()
-        end = End(len(digests) + 1, total + len(chunk), body, first_offset)
+        end = LastChunk(len(digests) + 1, total + len(chunk), body, first_offset)
         mark = Chunk(id or uuid.uuid4().hex, len(digests), digest, codec, end)
         put(
             record._replace(value=chunk, headers=[*_pairs(record.headers), *chunk_headers(mark)]),
@@ -172,36 +172,38 @@ class LargeSender:
         self, put: Put, record: Record, stored: Iterable[bytes], codec: str, sent: Sent
     ) -> None:
         headers = _pairs(record.headers)
-        topic, since_ms = _lives_by(record.topic, dict(headers), time.time_ns() // 1_000_000)
-        name = new_name(self._facts.cluster, topic, since_ms, uuid.uuid4().hex)
-        claim = write_claim(self._large.claims.write, name, stored, codec)
+        topic, since_ms = _retention_of(record.topic, dict(headers), time.time_ns() // 1_000_000)
+        name = new_name(self._topics.cluster, topic, since_ms, uuid.uuid4().hex)
+        claim = write_claim(self._large.body_store.write, name, stored, codec)
         put(
             record._replace(value=name.encode(), headers=[*headers, *claim_headers(claim)]),
             sent,
         )
 
     def _chunk_bytes(self, record: Record, message_bytes_max: int) -> int:
-        """As large as asked for, if the topic and this producer allow it."""
-        around = OVERHEAD_BYTES + len(record.key or b"")
-        around += sum(len(name) + len(value or b"") + 16 for name, value in _pairs(record.headers))
-        most = min(message_bytes_max, self._request_bytes_max) - around
-        if most < CHUNK_BYTES_MIN:
+        """The configured size, or less if the topic or this producer allows less."""
+        overhead = OVERHEAD_BYTES + len(record.key or b"")
+        overhead += sum(
+            len(name) + len(value or b"") + 16 for name, value in _pairs(record.headers)
+        )
+        bytes_max = min(message_bytes_max, self._request_bytes_max) - overhead
+        if bytes_max < CHUNK_BYTES_MIN:
             raise LargeRefused(
-                f"key and headers leave no room for chunks in {record.topic}",
+                f"key and headers leave no room for chunks in a record of {record.topic}",
                 "raise max.message.bytes of the topic, or send a smaller key and fewer headers",
             )
-        return min(self._large.chunk_bytes, most)
+        return min(self._large.chunk_bytes, bytes_max)
 
     def _refuse_without_claims(self, topic: str, is_compacted: bool) -> None:
         if self._large.claims_url is None:
             why = (
-                "it is compacted, and keeps one record of a key"
+                "the topic is compacted and keeps one record per key"
                 if is_compacted
-                else "there a message is one record"
+                else "a command to this service must be one record"
             )
             raise LargeRefused(
                 f"a large message to {topic} cannot be sent in chunks: {why}",
-                'Large(way="claim", claims="s3://bucket/large") keeps its body elsewhere',
+                'send it as a claim check: Large(way="claim", claims="s3://bucket/large")',
             )
 
 
@@ -212,7 +214,7 @@ def write_claim(
     codec: str,
     kind: str = "claim",
 ) -> Claim:
-    """Write a body, and what its record says of it."""
+    """Write a body to its store, and return its claim check."""
     whole = hashlib.sha256()
     total = 0
 
@@ -227,8 +229,8 @@ def write_claim(
     return Claim(name, codec, total, whole.digest(), kind)
 
 
-def _lives_by(topic: str, headers: dict[str, bytes | None], now_ms: int) -> tuple[str, int]:
-    """The topic whose retention a body lives by, and from when on: a delayed one later."""
+def _retention_of(topic: str, headers: dict[str, bytes | None], now_ms: int) -> tuple[str, int]:
+    """The topic whose retention applies to a body, and the time it counts from: delivery."""
     if topic not in SERVICE_TOPICS:
         return topic, now_ms
     target = (headers.get("headrace-target") or b"").decode("utf-8", "replace") or topic
@@ -237,18 +239,18 @@ def _lives_by(topic: str, headers: dict[str, bytes | None], now_ms: int) -> tupl
     try:
         due_ms = int(at) if at else now_ms + (duration_ms(delay) if delay else 0)
     except ValueError:
-        # The service refuses it with the reason.
+        # The service will refuse it, with the reason.
         due_ms = now_ms
     return target, max(now_ms, due_ms)
 
 
-def _pairs(headers: Any) -> Pairs:
+def _pairs(headers: Any) -> HeaderPairs:
     given = headers.items() if isinstance(headers, dict) else headers or ()
     return [(name, value.encode() if isinstance(value, str) else value) for name, value in given]
 
 
 def _until(pieces: Iterator[bytes], size: int) -> Iterator[bytes]:
-    """Pieces until there is more than so much."""
+    """Pieces until there are more than `size` bytes."""
     total = 0
     for piece in pieces:
         yield piece
@@ -258,6 +260,6 @@ def _until(pieces: Iterator[bytes], size: int) -> Iterator[bytes]:
 
 
 def _drain(pieces: list[bytes]) -> Iterator[bytes]:
-    """Pieces that are let go of as they are used."""
+    """Pieces that are freed as they are used."""
     while pieces:
         yield pieces.pop(0)

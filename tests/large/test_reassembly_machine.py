@@ -9,13 +9,19 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from tests.large.logs import chunks_of
 
-from headrace.large.reassembly import Limits, Reassembly
-from headrace.large.states import TABLE, Event, Kind, State
+from headrace.large.reassembly_machine import (
+    TABLE,
+    Effect,
+    Event,
+    Reassembly,
+    ReassemblyLimits,
+    State,
+)
 
 EXPIRE_MS = 1_000
 BEHIND = 40
 OPEN_MAX = 4
-LIMITS = Limits(expire_ms=EXPIRE_MS, bytes_max=60, open_max=OPEN_MAX, behind_max=BEHIND)
+LIMITS = ReassemblyLimits(expire_ms=EXPIRE_MS, bytes_max=60, open_max=OPEN_MAX, behind_max=BEHIND)
 
 
 @dataclass
@@ -66,13 +72,13 @@ class ReassemblyMachine(RuleBasedStateMachine):
         index = data.draw(st.integers(0, len(message.parts) - 1))
         chunk, part = chunks_of(number, message.parts, first_offset=0)[index]
         step = self.reassembly.add(chunk, self.offset, len(part), is_intact, self.now_ms)
-        assert step.kind == self._expected(message, index, is_intact), step
+        assert step.effect == self._expected(message, index, is_intact), step
         self.offset += 1
 
-    def _expected(self, message: Model, index: int, is_intact: bool) -> Kind:
+    def _expected(self, message: Model, index: int, is_intact: bool) -> Effect:
         is_end = index == len(message.parts) - 1
         if message.state == "handed on" or (message.state == "given up" and not is_end):
-            return Kind.REPEAT
+            return Effect.REPEAT
         if message.state != "open":
             message.state, message.came, message.first = "open", {}, self.offset
         message.last_ms = self.now_ms
@@ -81,10 +87,10 @@ class ReassemblyMachine(RuleBasedStateMachine):
             message.came[index] = is_intact
         if message.has_ended and (message.is_whole or message.is_broken):
             message.state = "handed on"
-            return Kind.BROKEN if message.is_broken else Kind.WHOLE
+            return Effect.BROKEN if message.is_broken else Effect.WHOLE
         if is_end and is_new:
-            return Kind.RECALL
-        return Kind.KEEP if is_new and not message.is_broken else Kind.REPEAT
+            return Effect.RECALL
+        return Effect.KEEP if is_new and not message.is_broken else Effect.REPEAT
 
     @rule(ms=st.integers(1, EXPIRE_MS))
     def wait(self, ms: int) -> None:
@@ -128,8 +134,8 @@ def test_the_table_is_one_and_what_could_not_be_kept_is_open_again() -> None:
     ((chunk, part),) = chunks_of(1, [b"x"], first_offset=0)
     reassembly = Reassembly(LIMITS)
     for _ in range(2):
-        assert reassembly.add(chunk, 7, len(part), True, 0).kind == Kind.WHOLE
-        assert reassembly.add(chunk, 7, len(part), True, 0).kind == Kind.REPEAT
+        assert reassembly.add(chunk, 7, len(part), True, 0).effect == Effect.WHOLE
+        assert reassembly.add(chunk, 7, len(part), True, 0).effect == Effect.REPEAT
         reassembly.begin_again(chunk.id, 5, 0)
         assert reassembly.floor == 5
 
@@ -137,8 +143,8 @@ def test_the_table_is_one_and_what_could_not_be_kept_is_open_again() -> None:
 def test_a_second_end_does_not_make_its_reader_go_back_again() -> None:
     (_, (late, _)), (_, _, (end, _)) = (chunks_of(1, [b"x"] * count, 0) for count in (2, 3))
     reassembly = Reassembly(LIMITS)
-    assert reassembly.add(end, 7, 1, True, 0).kind == Kind.RECALL
-    assert reassembly.add(late, 8, 1, True, 0).kind == Kind.KEEP
+    assert reassembly.add(end, 7, 1, True, 0).effect == Effect.RECALL
+    assert reassembly.add(late, 8, 1, True, 0).effect == Effect.KEEP
 
 
 ReassemblyMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=40)

@@ -1,4 +1,4 @@
-"""What a topic allows: the largest record, whether it is compacted, how long records stay."""
+"""The settings of topics that large messages depend on, as the cluster reports them."""
 
 from __future__ import annotations
 
@@ -9,74 +9,74 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from headrace.large.claims import cluster_name
+from headrace.large.body_store import cluster_name
 
-# Asked again after so long: settings of topics change.
+# How long an answer is used: the settings of topics change.
 KNOWN_SECONDS = 300.0
 ASK_SECONDS = 10.0
-# There is no default for this, so a sender waits for it as long as for a full buffer.
+# The cluster id has no default, so a sender waits for it as long as for a full buffer.
 CLUSTER_SECONDS = 60.0
-# Kafka's default, for a cluster that does not say.
+# Kafka's default, if the cluster does not tell.
 MESSAGE_BYTES_MAX = 1_048_588
 
 _log = logging.getLogger("headrace.large")
 
 
 @dataclass(frozen=True, slots=True)
-class TopicFacts:
-    """The settings of a topic that matter here."""
+class TopicSettings:
+    """The settings of one topic."""
 
     message_bytes_max: int = MESSAGE_BYTES_MAX
     is_compacted: bool = False
-    # -1: for ever.
+    # -1 for forever.
     retention_ms: int = -1
-    # So much younger may the newest record be that a record goes with.
+    # A record is deleted with its segment, whose newest record may be this much younger.
     segment_ms: int = 0
 
 
-class AskTopics:
-    """Asks a cluster for the facts of topics, and remembers them for a while."""
+class TopicSettingsCache:
+    """Asks a cluster for the settings of topics, and remembers them for a while."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
-        """`config` is for the client library; settings of producers and consumers are left out."""
+        """`config` is that of any client; settings for producers or consumers only are ignored."""
         from headrace.client.setting_names import LIBRARY_BOTH
 
         self._config = {name: value for name, value in config.items() if name in LIBRARY_BOTH}
-        self._known: dict[str, tuple[TopicFacts | None, float]] = {}
+        self._known: dict[str, tuple[TopicSettings | None, float]] = {}
 
-    def __call__(self, topic: str) -> TopicFacts | None:
-        """The facts of a topic; None if there is no such topic. KafkaException."""
+    def __call__(self, topic: str) -> TopicSettings | None:
+        """The settings of a topic, None if it does not exist; KafkaException if that fails."""
         known = self._known.get(topic)
         if known is not None and time.monotonic() < known[1]:
             return known[0]
-        facts = self._ask(topic)
-        self._known[topic] = facts, time.monotonic() + KNOWN_SECONDS
-        return facts
+        settings = self._ask(topic)
+        self._known[topic] = settings, time.monotonic() + KNOWN_SECONDS
+        return settings
 
     @cached_property
     def cluster(self) -> str:
-        """The cluster in the names of bodies. KafkaException if it cannot be asked."""
+        """The cluster in the names of bodies; KafkaException if the cluster cannot be asked."""
         from confluent_kafka.admin import AdminClient
 
         admin = AdminClient(self._config)
         asked = admin.describe_cluster(request_timeout=CLUSTER_SECONDS)
         return cluster_name(asked.result(2 * CLUSTER_SECONDS).cluster_id)
 
-    def facts_or_defaults(self, topic: str) -> TopicFacts:
-        """For a sender: what is not told is taken to be Kafka's default."""
+    def or_defaults(self, topic: str) -> TopicSettings:
+        """The settings of a topic, or Kafka's defaults if they cannot be read."""
         from confluent_kafka import KafkaException
 
         try:
-            return self(topic) or TopicFacts()
+            return self(topic) or TopicSettings()
         except KafkaException as problem:
-            _log.info("the settings of %s are not known: %s", topic, problem)
-            return TopicFacts()
+            _log.info("cannot read the settings of %s: %s", topic, problem)
+            return TopicSettings()
 
-    def _ask(self, topic: str) -> TopicFacts | None:
+    def _ask(self, topic: str) -> TopicSettings | None:
         from confluent_kafka import KafkaError, KafkaException
         from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
-        # Made anew each time: it is seldom asked, and would hold connections that nobody closes.
+        # A new client each time: it is rarely needed and would keep connections open.
         admin = AdminClient(self._config)
         resource = ConfigResource(ResourceType.TOPIC, topic)
         asked = admin.describe_configs([resource], request_timeout=ASK_SECONDS)
@@ -86,7 +86,7 @@ class AskTopics:
             if problem.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                 return None
             raise
-        return TopicFacts(
+        return TopicSettings(
             int(rows.get("max.message.bytes", MESSAGE_BYTES_MAX)),
             "compact" in rows.get("cleanup.policy", ""),
             int(rows.get("retention.ms", -1)),
