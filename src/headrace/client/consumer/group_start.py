@@ -1,10 +1,15 @@
-"""Where a group begins in its partitions, so that nothing is lost or replayed by chance.
+"""Where a group begins in its partitions, so that nothing is lost or replayed by accident.
 
-A consumer that starts at the end loses what was written to a new partition before it heard of it.
-So the first commit of a group in a topic, made as soon as partitions are assigned, says when the
-group began there and how many partitions there were; every later commit repeats it. A partition
-without a commit is then known to be new (read from its beginning) or to be older than the group
-(read from the time the group began).
+A consumer that starts at the end loses what was written to a new partition before it heard of it,
+and a partition that changes hands before its first commit would be begun a second time. So the
+first commit of a group in a topic, made as soon as partitions are assigned, carries a mark: when
+the group began there, how many partitions there were, and where each ended. Every later commit
+repeats it. A partition without a commit is then known to be newer than the group (read from its
+beginning) or older (read from where it ended when the group began).
+
+Members that begin at the same time may each write a mark, and any of them will do: a member reads
+the ends before the commits, and writes a mark only if it found no commit. So the ends of every mark
+are from before the first commit of the group, and nothing written since then is skipped.
 """
 
 from __future__ import annotations
@@ -12,7 +17,7 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum, auto
@@ -26,27 +31,47 @@ from headrace.client.consumer.start import LATEST, Start
 from headrace.client.errors import NoStart, UnknownGroupHistory
 from headrace.protocol.partitions import TopicPartition
 
-_MARK = re.compile(r"headrace began_ms=(\d+) partitions=(\d+)")
+_MARK = re.compile(r"headrace began_ms=(\d+) partitions=(\d+)(?: ends=([\d,]*))?")
+# A mark is stored with every commit, and brokers take 4,096 characters. One that is longer goes
+# without the ends; partitions are then begun by time.
+MARK_CHARS_MAX = 1_000
+_UNKNOWN = -1
 
 _log = logging.getLogger("headrace.client")
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """When a group began in a topic, and how many partitions the topic had."""
+    """When a group began in a topic, how many partitions it had then, and where each ended."""
 
     began_ms: int
     partitions: int
+    # By partition; an end that is not known is -1, and none is known if this is empty.
+    ends: tuple[int, ...] = ()
+
+    def end(self, partition: int) -> int | None:
+        """Where a partition ended, if that is known."""
+        end = self.ends[partition] if partition < len(self.ends) else _UNKNOWN
+        return None if end == _UNKNOWN else end
 
     def __str__(self) -> str:
-        return f"headrace began_ms={self.began_ms} partitions={self.partitions}"
+        text = f"headrace began_ms={self.began_ms} partitions={self.partitions}"
+        ends = ",".join("" if end == _UNKNOWN else str(end) for end in self.ends)
+        whole = f"{text} ends={ends}"
+        return whole if ends and len(whole) <= MARK_CHARS_MAX else text
 
 
 def find_mark(metadata: Iterable[str | None]) -> Mark | None:
     """The mark of a group in a topic, from the metadata of its commits; the oldest of several."""
-    found = [_MARK.fullmatch(text) for text in metadata if text]
-    marks = [Mark(int(match[1]), int(match[2])) for match in found if match]
+    found = [_MARK.fullmatch(text) for text in set(metadata) if text]
+    marks = [Mark(int(it[1]), int(it[2]), _ends(it[3])) for it in found if it]
     return min(marks, key=lambda mark: mark.began_ms, default=None)
+
+
+def _ends(text: str | None) -> tuple[int, ...]:
+    if not text:
+        return ()
+    return tuple(int(end) if end else _UNKNOWN for end in text.split(","))
 
 
 class Begin(Enum):
@@ -55,7 +80,7 @@ class Begin(Enum):
     COMMITTED = auto()  # where the group was
     START = auto()  # where the consumer was told to: the group is new to the topic
     OLDEST = auto()  # at its oldest record: the partition is newer than the group
-    SINCE = auto()  # when the group began: the partition was there, but was never reached
+    SINCE = auto()  # where it ended when the group began: it was there, but was never reached
     UNCLEAR = auto()  # nobody wrote down which of the two is older
 
 
@@ -89,14 +114,19 @@ class GroupStart:
         start: Start | None,
         reset: Start | None,
         limits: Limits,
+        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
         # By topic: what every commit of the group carries.
         self.marks: dict[str, str] = {}
         self._offsets = offsets
         self._group = group
-        self._start = start
-        self._reset = reset
+        self._is_start_given = start is not None
+        # Where to begin in a partition that the group has never read.
+        self._start = start if start is not None else reset
         self._limits = limits
+        self._now_ms = now_ms
+        # By topic: when this member began, should the group turn out to be new there.
+        self._own_marks: dict[str, Mark] = {}
 
     def find(self, places: Iterable[TopicPartition]) -> tuple[list[Any], list[Any]]:
         """TopicPartitions to begin with, and those of them to commit at once.
@@ -109,61 +139,93 @@ class GroupStart:
         begun: list[Any] = []
         new: list[Any] = []
         for topic, committed in by_topic.items():
-            if topic in self.marks and all(it.offset >= 0 for it in committed):
+            are_all_committed = all(it.offset >= 0 for it in committed)
+            if topic in self.marks and are_all_committed:
                 begun += [LibraryPartition(topic, it.partition, it.offset) for it in committed]
                 continue
-            for number, offset, is_new in self._begin(topic, [it.partition for it in committed]):
+            numbers = [it.partition for it in committed]
+            for number, offset, is_new in self._begin(topic, numbers, are_all_committed):
                 begun.append(LibraryPartition(topic, number, offset))
                 if is_new:
                     new.append(LibraryPartition(topic, number, offset, self.marks[topic]))
         return begun, new
 
-    def _begin(self, topic: str, partitions: list[int]) -> list[tuple[int, int, bool]]:
-        """Number, offset and whether to write it down, for partitions not all of them known."""
-        now_ms = time.time_ns() // 1_000_000
+    def _begin(
+        self, topic: str, partitions: list[int], are_all_committed: bool
+    ) -> list[tuple[int, int, bool]]:
+        """Number, offset and whether to commit it, for partitions not all of them known."""
         known = self._offsets.partitions_apart(topic)
         count = max(known, *(number + 1 for number in partitions))
+        own = self._own_mark(topic, count, partitions, needs_ends=not are_all_committed)
         found = self._offsets.committed((topic, number) for number in range(count))
         committed = {place.partition: place.offset for place in found if place.offset >= 0}
         mark = find_mark(place.metadata for place in found)
         ways = {number: decide(number, committed, mark) for number in partitions}
-        if Begin.START in ways.values() and self._start is None:
-            self._check_history(topic, count, now_ms)
+        if Begin.START in ways.values() and not self._is_start_given:
+            self._check_history(topic, count, own.began_ms)
         starts = {**committed}
         for way in Begin:
             numbers = [number for number in partitions if ways[number] is way]
             if numbers and way is not Begin.COMMITTED:
-                places = [(topic, number) for number in numbers]
-                offsets = self._find(way, places, mark, now_ms)
+                offsets = self._find(way, topic, numbers, own if way is Begin.START else mark)
                 starts.update((number, offset) for (_, number), offset in offsets.items())
-        self.marks[topic] = str(mark or Mark(now_ms, count))
-        # A partition that is newer than the group needs no note: its number says so for ever.
+        self.marks[topic] = str(mark or own)
+        # A partition that is newer than the group needs no commit: its number always says so.
         noted = (Begin.COMMITTED, Begin.OLDEST)
         return [(number, starts[number], ways[number] not in noted) for number in partitions]
 
+    def _own_mark(self, topic: str, count: int, partitions: list[int], *, needs_ends: bool) -> Mark:
+        """When this member began in a topic, kept in case its first commit fails."""
+        own = self._own_marks.get(topic)
+        if own is None and not needs_ends:
+            return Mark(self._now_ms(), count)
+        if own is None:
+            began_ms = self._now_ms()
+            ends: dict[TopicPartition, int] = {}
+            if self._start == LATEST:
+                mine = [(topic, number) for number in partitions]
+                others = [(topic, number) for number in range(count) if number not in partitions]
+                ends = self._offsets.ends(mine) | self._offsets.ends_of_available(others)
+            row = tuple(ends.get((topic, number), _UNKNOWN) for number in range(count))
+            own = self._own_marks[topic] = Mark(began_ms, count, row if ends else ())
+        return own
+
     def _find(
-        self, way: Begin, places: list[TopicPartition], mark: Mark | None, now_ms: int
+        self, way: Begin, topic: str, numbers: list[int], mark: Mark | None
     ) -> dict[TopicPartition, int]:
         offsets = self._offsets
+        places = [(topic, number) for number in numbers]
         if way is Begin.OLDEST:
             # Left to the library: it may have heard of the partition, but not yet who leads it.
             return dict.fromkeys(places, OFFSET_BEGINNING)
-        start = self._start if way is Begin.START and self._start is not None else self._reset
+        start = self._start
         if start is None:
             raise NoStart(
                 f"group {self._group!r} has no offset in {_names(places)}, and auto.offset.reset "
                 "is none",
                 'headrace group seek sets one, or say start="earliest" or start="latest"',
             )
-        if way is Begin.START or start != LATEST:
-            return offsets.at(places, start, now_ms)
-        if way is Begin.SINCE:
-            assert mark is not None
-            return offsets.since(places, mark.began_ms)
-        return self._unless_long(places, now_ms)
+        if start == LATEST:
+            return self._unless_long(places) if mark is None else self._since(places, mark)
+        return offsets.at(places, start, self._now_ms() if mark is None else mark.began_ms)
 
-    def _unless_long(self, places: list[TopicPartition], now_ms: int) -> dict[TopicPartition, int]:
+    def _since(self, places: list[TopicPartition], mark: Mark) -> dict[TopicPartition, int]:
+        """Where partitions ended at a mark; one that is newer begins with its oldest record."""
+        starts: dict[TopicPartition, int] = {}
+        by_time = []
+        for place in places:
+            end = mark.end(place[1])
+            if place[1] >= mark.partitions:
+                starts[place] = OFFSET_BEGINNING
+            elif end is not None:
+                starts[place] = end
+            else:
+                by_time.append(place)
+        return starts | self._offsets.since(by_time, mark.began_ms)
+
+    def _unless_long(self, places: list[TopicPartition]) -> dict[TopicPartition, int]:
         """The oldest record of a partition with a short history, else its end."""
+        now_ms = self._now_ms()
         oldest, ends = self._offsets.oldest(places), self._offsets.ends(places)
         old = self._older(oldest, ends, now_ms)
         for place in places:

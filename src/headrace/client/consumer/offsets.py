@@ -56,6 +56,17 @@ class Offsets:
         """The offset after the last record of each that may be read."""
         return self._list(places, _LATEST)
 
+    def ends_of_available(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The same, without those whose leader cannot be asked now."""
+        asked = [LibraryPartition(*place, _LATEST) for place in places]
+        if not asked:
+            return {}
+        try:
+            found = self._client.offsets_for_times(asked, timeout=self.timeout_s)
+        except KafkaException:
+            return {}
+        return {(it.topic, it.partition): it.offset for it in found if it.error is None}
+
     def since(self, places: Iterable[TopicPartition], time_ms: int) -> dict[TopicPartition, int]:
         """The first offset of each with a record since the time; the end if there is none."""
         asked = list(places)
