@@ -235,7 +235,7 @@ def test_without_a_store_dead_letters_go_to_their_topic(
 
 
 def test_policies_that_cannot_be_kept_are_refused() -> None:
-    with pytest.raises(HandlerError, match="no store"):
+    with pytest.raises(HandlerError, match="needs a store for its retry table"):
         check_policy(spec_of(retry=PARKING), has_store=False)
     for order in ("key", "partition"):
         with pytest.raises(HandlerError, match="breaks order"):

@@ -231,7 +231,7 @@ def test_a_handler_that_exits_does_not_end_the_spill(store: Store) -> None:
     stage = Stage(work, store, order="none", pressure="spill")
     spilling = Spilling(stage.scheduler, stage.execution, stage.failures, stage.context)
     spilling.put([FakeRecord(0, 1, None)])
-    assert spilling._bring_back() == 1
+    assert spilling._run_some() == 1
     assert store.spill.count("h") == 0
     assert len(store.dead_letters.find(Selection())) == 1
 

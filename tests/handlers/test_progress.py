@@ -59,7 +59,7 @@ TestProgress.settings = settings(max_examples=60, stateful_step_count=30, deadli
 def test_an_offset_that_goes_back_is_refused() -> None:
     tracker = Progress()
     tracker.arrive(7)
-    with pytest.raises(ValueError, match="offset 7 comes after 7"):
+    with pytest.raises(ValueError, match="offset 7 arrived after 7"):
         tracker.arrive(7)
 
 

@@ -140,25 +140,29 @@ async def async_order(order: Order) -> None: ...
 @pytest.mark.parametrize(
     ("function", "options", "words"),
     [
-        (on_order, {"order": "keys"}, "order='keys' is not known .hint: did you mean 'key'"),
-        (on_order, {"delivery": "twice"}, "delivery='twice' is not known"),
-        (on_order, {"once": "maybe"}, "once='maybe' is not known"),
-        (on_order, {"once": "inbox", "delivery": "at_most_once"}, "goes with delivery"),
+        (on_order, {"order": "keys"}, "order='keys' is unknown .hint: did you mean 'key'"),
+        (on_order, {"delivery": "twice"}, "delivery='twice' is unknown"),
+        (on_order, {"once": "maybe"}, "once='maybe' is unknown"),
+        (
+            on_order,
+            {"once": "inbox", "delivery": "at_most_once"},
+            "needs delivery='exactly_once', not",
+        ),
         (on_order, {"once": "offsets", "order": "key"}, "needs order='partition'"),
         (on_order, {"once": "transaction", "order": "none"}, "needs order='partition'"),
-        (on_order, {"pressure": "hope"}, "pressure='hope' is not known"),
+        (on_order, {"pressure": "hope"}, "pressure='hope' is unknown"),
         (on_order, {"pressure": "spill"}, "cannot keep order='partition'"),
-        (on_order, {"order": "latest", "batch": 5}, "a batch, so its payload is a list"),
+        (on_order, {"order": "latest", "batch": 5}, "a batch, so its payload must be a list"),
         (on_order, {"order": "latest", "delivery": "exactly_once"}, "once for many messages"),
         (on_order, {"delivery": "at_most_once", "retry": Retry(in_place=1)}, "cannot be retried"),
-        (on_order, {"order": "none", "workers": (5, 2)}, "5 to 2 workers cannot be"),
-        (on_order, {"order": "key", "lanes": 0}, "1 to 0 workers cannot be"),
-        (on_order, {"id": "order-id"}, "id='order-id' says nothing"),
-        (on_order, {"buffer_messages": 0}, "counted from 1"),
-        (batch_of_one_order, {"batch": 5}, "its payload is a list"),
-        (no_message, {}, "takes no message"),
+        (on_order, {"order": "none", "workers": (5, 2)}, "workers from 5 to 2 is not a range"),
+        (on_order, {"order": "key", "lanes": 0}, "workers from 1 to 0 is not a range"),
+        (on_order, {"id": "order-id"}, "id='order-id' is not a source of ids"),
+        (on_order, {"buffer_messages": 0}, "the buffers 1 or more"),
+        (batch_of_one_order, {"batch": 5}, "its payload must be a list"),
+        (no_message, {}, "has no parameter for the message"),
         (two_payloads, {}, "two parameters for the value"),
-        (with_output, {}, "goes with once='transaction'"),
+        (with_output, {}, "use once='transaction'"),
         (with_tx, {"once": "transaction"}, "take an Output"),
         (async_order, {"pressure": "caller_runs"}, "has no thread"),
     ],
@@ -180,7 +184,7 @@ def test_a_handler_needs_a_topic_and_a_name_of_its_own() -> None:
     with pytest.raises(HandlerError, match="has no topic"):
         app.handler()(on_order)
     app.handler("orders")(on_order)
-    with pytest.raises(HandlerError, match="two handlers are called 'on_order'"):
+    with pytest.raises(HandlerError, match="two handlers have the name 'on_order'"):
         app.handler("orders")(on_order)
 
 

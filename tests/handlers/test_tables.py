@@ -80,7 +80,7 @@ def test_looking_around_is_not_disturbed_by_changes(pair: Pair) -> None:
 
 
 def test_a_table_is_live_only_while_its_app_runs() -> None:
-    with pytest.raises(HandlerError, match="not read yet"):
+    with pytest.raises(HandlerError, match="is not live"):
         Table("prices")["tea"]
 
 

@@ -11,7 +11,8 @@ partition is done, and `assignment.py` commits that offset.
 
 Beside this path, `large.py` puts large messages together, `outputs.py` runs Kafka transactions,
 `pressure.py` and `spilling.py` bound the memory. What fails goes to `failures.py`, which puts it
-into the retry table (worked by `retries.py`), back to its topic, or to `dead_letters.py`.
+into the retry table (worked by `retries.py`), back to its topic, or to `dead_letters.py`;
+`parked_lanes.py` remembers which keys wait in the retry table.
 `runner.py` restarts a session after an outage, `background.py` runs the tasks beside the handlers,
 `services.py` runs services of their own, and `tables.py` reads compacted topics.
 """

@@ -1,4 +1,4 @@
-"""App: one object with decorators, on which an application's handlers and tables hang."""
+"""App: the object with which an application declares its handlers and tables, and runs them."""
 
 from __future__ import annotations
 
@@ -29,20 +29,21 @@ if TYPE_CHECKING:
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-# How late a signal is noticed.
-# As long as a producer waits for room (max.block.ms).
+# A topic's limit is waited for as long as a producer waits for room (max.block.ms).
 LIMIT_WAIT_SECONDS = 60.0
-LOOK_SECONDS = 0.2
+# How late a signal is noticed.
+SIGNAL_POLL_SECONDS = 0.2
 
 _log = logging.getLogger("headrace.app")
 
 
 class App:
-    """Handlers of topics of one Kafka, and the store that keeps their promises.
+    """The handlers and tables of an application, for the topics of one Kafka cluster.
 
     `bootstrap` is HOST:PORT[,HOST:PORT]; `store` is a URL (`sqlite:///shop.db`,
     `postgresql+psycopg://...`) or an open Store; `settings` are client settings by Kafka's names;
-    `large` says how messages are sent that are too large for a record (False: not at all).
+    `clock` replaces the system's clock in tests; `inbox` replaces the inbox of the store; `large`
+    says how messages that are too large for a record are sent (False: not at all).
     """
 
     def __init__(
@@ -70,16 +71,16 @@ class App:
         self._runners: list[Runner] = []
         self._background: BackgroundTasks | None = None
         self._stopped = threading.Event()
-        self._is_asked = False
+        self._stop_requested = False
 
     def handler(self, *topics: str, **options: Any) -> Callable[[Function], Function]:
-        """Make a function the handler of topics; the options are those of `make_spec`."""
+        """Make a function the handler of topics; `make_spec` has the options."""
 
         def register(function: Function) -> Function:
             spec = make_spec(function, topics, **options)
             if spec.name in self.handlers:
                 raise HandlerError(
-                    f"two handlers are called {spec.name!r}", 'give one of them name="..."'
+                    f"two handlers have the name {spec.name!r}", 'give one of them name="..."'
                 )
             self._refuse_shared_topic(spec)
             self.handlers[spec.name] = spec
@@ -106,7 +107,7 @@ class App:
         return table
 
     def half(self, topic: str, value: object, **options: Any) -> Half:
-        """A message that is delivered if the block around the local transaction ends well.
+        """A message that is delivered if the block around the local transaction succeeds.
 
         For `with` and `async with`; the options are those of `open_half`.
         """
@@ -115,7 +116,7 @@ class App:
         return open_half(self, topic, value, **options)
 
     def half_checker(self, group: str) -> Callable[[Function], Function]:
-        """Make a function tell what became of local transactions of a producer group.
+        """Make a function the checker of a producer group's local transactions.
 
         It gets the payload, the Message, or both, and returns True (it has happened), False (it
         never will) or None (not known yet). Any running app with this checker may be asked.
@@ -131,7 +132,7 @@ class App:
         register(self, group)
 
     def on_alarm(self, callback: Callable[[Alarm], None]) -> Callable[[Alarm], None]:
-        """Call a function for every alarm; also as a decorator."""
+        """Call a function for every alarm; works as a decorator too."""
         self._alarm_callbacks.append(callback)
         if self._context is not None:
             self._context.alarms.add(callback)
@@ -147,11 +148,11 @@ class App:
         after: After | None = None,
         at: At | None = None,
     ) -> Sent:
-        """Send a message at once, outside any transaction; wait on the result to be sure.
+        """Send a message at once, outside any transaction; `result()` waits until it is written.
 
-        TopicSwitchedOff if an operator has turned the topic off; a limit is waited for. A value
-        that is a binary file or an iterator of bytes is read, and never whole in memory. `after`
-        ("15m", a timedelta) and `at` (a time with its zone) have it delivered later.
+        Raises TopicSwitchedOff if an operator has switched the topic off, and waits for the
+        topic's limit. A binary file or an iterator of bytes as the value is never whole in memory.
+        `after` ("15m", a timedelta) and `at` (a time with its zone) deliver it later.
         """
         context = self.context
         context.switches.wait(topic, 1, LIMIT_WAIT_SECONDS)
@@ -161,12 +162,12 @@ class App:
         )
 
     def cancel_delayed(self, id: str) -> Sent:
-        """Cancel a delayed message by its `headrace-id`; without effect once it is delivered."""
+        """Cancel a delayed message by its `headrace-id`; does nothing once it is delivered."""
         return self.context.producer.cancel_delayed(id)
 
     @property
     def context(self) -> AppContext:
-        """What the handlers share; made on first use and by `start`."""
+        """What the handlers share; created on first use and by `start`."""
         if self._context is None:
             self._context = self._make_context()
         return self._context
@@ -177,13 +178,13 @@ class App:
         return list(self._runners)
 
     def start(self) -> Self:
-        """Make missing tables, then start every handler and job; returns at once."""
+        """Create missing tables, start every handler and background task, and return."""
         from headrace.handlers.runner import Runner
 
         if self._runners:
             raise RuntimeError("the app is already running")
         self._stopped.clear()
-        self._is_asked = False
+        self._stop_requested = False
         self.error = None
         context = self.context
         try:
@@ -221,13 +222,13 @@ class App:
             self._context = None
 
     def run(self) -> None:
-        """Start and work until `stop` is asked for from a signal or another thread.
+        """Start, and work until a signal or another thread asks to stop.
 
-        Raises the error of a handler that cannot go on.
+        Raises the error of a handler that cannot continue.
         """
         self.start()
         try:
-            while not self._stopped.wait(LOOK_SECONDS) and not self._is_asked:
+            while not self._stopped.wait(SIGNAL_POLL_SECONDS) and not self._stop_requested:
                 pass
         finally:
             self.stop()
@@ -236,8 +237,8 @@ class App:
 
     def request_stop(self) -> None:
         """Make `run` end; may be called from a signal handler."""
-        # A signal may come while this very thread holds the event's lock.
-        self._is_asked = True
+        # A signal may interrupt this thread while it holds the event's lock.
+        self._stop_requested = True
 
     def __enter__(self) -> Self:
         return self.start()
@@ -271,7 +272,7 @@ class App:
         return context
 
     def _on_fatal(self, error: BaseException) -> None:
-        """A handler cannot go on, so the app ends: a half that works hides a half that does not."""
+        """Stop the app because a handler cannot continue: half an app would hide that."""
         _log.error("the app stops: %s", error, exc_info=error)
         self.error = self.error or error
         self._stopped.set()

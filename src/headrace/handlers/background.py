@@ -1,4 +1,4 @@
-"""What runs beside the handlers: retries, the outbox relay and the cleaning of the inbox."""
+"""Tasks beside the handlers: retries, the outbox relay, and cleaning up."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 CLEAN_EVERY_MS = 60_000
 COLLECT_EVERY_MS = 3_600_000
 DAY_MS = 86_400_000
-CONFIRM_LOOK_SECONDS = 1.0
+CONFIRM_POLL_SECONDS = 1.0
 JOIN_SECONDS = 10.0
 
 _log = logging.getLogger("headrace.app")
 
 
 class BackgroundTasks:
-    """Threads that work the store's tables; nothing at all without a store."""
+    """Threads that work on the store's tables and on the bodies of large messages."""
 
     def __init__(self, context: AppContext, runners: Sequence[Runner]) -> None:
         self._context = context
@@ -32,20 +32,20 @@ class BackgroundTasks:
         self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
-        """Start the jobs."""
+        """Start the tasks that this app needs."""
         store = self._context.store
         if self._context.large is not None:
-            self._begin("large-garbage", self._collect)
+            self._start_thread("large-garbage", self._collect)
         if store is None:
             return
         for runner in self._runners:
             self._retry(store, runner)
         self._relay(store)
-        self._begin("outbox-confirmations", lambda: self._confirmations(store))
-        self._begin("inbox-cleaning", lambda: self._clean(store))
+        self._start_thread("outbox-confirmations", lambda: self._confirmations(store))
+        self._start_thread("inbox-cleaning", lambda: self._clean(store))
 
     def stop(self) -> None:
-        """End the jobs; each finishes the step it is in."""
+        """Stop the tasks; each finishes its current step."""
         for stop in self._stops:
             stop()
         for thread in self._threads:
@@ -58,7 +58,7 @@ class BackgroundTasks:
             runner.spec.name, store, runner.failures, self._context.clock, runner.execute_one
         )
         self._stops.append(job.stop)
-        self._begin(f"{runner.spec.name}-retry", job.run)
+        self._start_thread(f"{runner.spec.name}-retry", job.run)
 
     def _relay(self, store: Store) -> None:
         from headrace.outbox.relay import Relay
@@ -67,20 +67,20 @@ class BackgroundTasks:
         relay = Relay(
             store, context.producer, switches=context, clock=context.clock, alarms=context.alarms
         )
-        self._begin("outbox-relay", lambda: relay.run(self._stop))
+        self._start_thread("outbox-relay", lambda: relay.run(self._stop))
 
     def _confirmations(self, store: Store) -> None:
-        """Read confirmations from the moment that anything waits for one."""
+        """Read confirmations once some message awaits one."""
         from headrace.outbox.confirmations import ConfirmationReader
         from headrace.store.errors import StoreError
 
         context = self._context
-        while not self._stop.wait(CONFIRM_LOOK_SECONDS):
+        while not self._stop.wait(CONFIRM_POLL_SECONDS):
             try:
-                waits = store.outbox.next_due_ms() is not None
+                is_awaited = store.outbox.next_due_ms() is not None
             except StoreError:
                 continue
-            if waits:
+            if is_awaited:
                 settings = {"bootstrap.servers": context.bootstrap, **context.settings}
                 ConfirmationReader(store, settings).run(self._stop)
 
@@ -89,7 +89,7 @@ class BackgroundTasks:
         from headrace.store.inbox import KEEP_MS
 
         clock = self._context.clock
-        # A minute of real time is often enough, however fast a virtual clock runs.
+        # Once a minute of real time is enough, however fast a virtual clock runs.
         while not clock.wait(self._stop, DAY_MS, poll_ms=CLEAN_EVERY_MS):
             try:
                 while store.inbox.clean(clock.now_ms() - KEEP_MS) and not self._stop.is_set():
@@ -106,11 +106,11 @@ class BackgroundTasks:
             try:
                 garbage.collect()
             except Exception as problem:
-                _log.warning("bodies of large messages were not collected: %s", problem)
+                _log.warning("unneeded bodies of large messages were not removed: %s", problem)
             if clock.wait(self._stop, DAY_MS, poll_ms=COLLECT_EVERY_MS):
                 return
 
-    def _begin(self, name: str, work: Callable[[], object]) -> None:
+    def _start_thread(self, name: str, work: Callable[[], object]) -> None:
         thread = threading.Thread(target=work, name=name, daemon=True)
         self._threads.append(thread)
         thread.start()

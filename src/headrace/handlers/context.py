@@ -1,4 +1,4 @@
-"""What the handlers of one application share: store, producer, clock, alarms, event loop."""
+"""What the handlers of one app share: store, producer, clock, alarms, event loop."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Confirm = Callable[[str, Sequence["Message"]], None]
 
 @dataclass(kw_only=True)
 class AppContext:
-    """Made by App; a handler's engine takes what it needs."""
+    """The shared parts of a running app; `App` makes it."""
 
     bootstrap: str
     given: Mapping[str, Any] = field(default_factory=dict)
@@ -43,28 +43,28 @@ class AppContext:
 
     @cached_property
     def producer(self) -> Producer:
-        """One producer for dead letters, re-sends and `app.send`; made when first needed."""
+        """The producer of dead letters, re-sends and `app.send`; created when first needed."""
         from headrace.client.producer import Producer
 
         return Producer(self.client_settings("producer"), large=self.large)
 
     @cached_property
     def large_rows(self) -> LargeRows:
-        """How large messages are put away in the store, and come back."""
+        """How large messages are kept in the store and opened again."""
         from headrace.large.rows import LargeRows
 
         return LargeRows(self.large, self.store)
 
     @cached_property
     def halves(self) -> HalfSender:
-        """What sends half messages and their decisions; made when first needed."""
+        """The sender of half messages and their decisions; created when first needed."""
         from headrace.handlers.half.sender import HalfSender
 
         return HalfSender(self)
 
     @cached_property
     def switches(self) -> Switches:
-        """The live switches of topics, followed from the first question on."""
+        """The live switches of topics, followed once first asked for."""
         from headrace.client.switches import Switches
 
         return Switches({"bootstrap.servers": self.bootstrap, **self.settings})
@@ -84,7 +84,7 @@ class AppContext:
 
     @property
     def inbox(self) -> InboxPort:
-        """The inbox of the store, unless the application brought another."""
+        """The inbox that the app was given, or that of the store."""
         return self.own_inbox or self.need_store("an inbox").inbox
 
     def need_store(self, why: str) -> Store:
@@ -96,7 +96,7 @@ class AppContext:
         return self.store
 
     def close(self) -> None:
-        """Flush the producer, end the loop, close the store."""
+        """Flush the producer, stop the event loop, close the store."""
         producer: Producer | None = self.__dict__.pop("producer", None)
         if producer is not None:
             producer.close()

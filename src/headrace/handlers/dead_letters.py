@@ -1,4 +1,4 @@
-"""Dead letters: what was given up goes to `SOURCE.dlq` and into the index, and back on request."""
+"""Dead letters: failed messages go to `SOURCE.dlq` and into the index, and back on request."""
 
 from __future__ import annotations
 
@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     from headrace.store.retries import ParkedMessage
     from headrace.telemetry.alarms import Alarms
 
-# What is left out of a letter that its topic refuses for good, most often for its size: as little
-# as will do.
+# What is left out, step by step, of a letter that its topic refuses, most often for its size.
 _CUTS: tuple[tuple[str, ...], ...] = (
     (),
     ("traceback",),
@@ -43,9 +42,9 @@ _CUTS: tuple[tuple[str, ...], ...] = (
     ("traceback", "value", "key", "headers"),
 )
 
-# A letter this old and not yet in its topic was left behind by a crash or an outage.
+# A letter this old that is not in its topic was left behind by a crash or an outage.
 LATE_MS = 10_000
-# A handler's worker waits no longer for the topic; the letter is safe already.
+# A worker waits this long for the topic; the letter is already safe in the index.
 SEND_SECONDS = 10.0
 PAGE = 500
 
@@ -55,10 +54,10 @@ _log = logging.getLogger("headrace.dead_letters")
 class DeadLetters:
     """The dead letters of one handler.
 
-    With a store, a letter is entered in the index first, in the transaction that takes it out of
-    the retry table, then sent, then marked as sent. So a message is a dead letter from one moment
-    on, whatever crashes; a letter between the steps is sent again by `send_late`, with the same
-    id. Without a store the topic is the only place, and a crash may send a letter twice.
+    With a store, a letter is first entered in the index, in the transaction that removes it from
+    the retry table; then it is sent, then marked as sent. A crash between the steps is harmless:
+    `send_late` sends the letter again with the same id. Without a store a letter is only in its
+    topic, and a crash may send it twice.
     """
 
     def __init__(
@@ -70,15 +69,15 @@ class DeadLetters:
         alarms: Alarms,
         large_rows: LargeRows | None = None,
     ) -> None:
-        self._keep = as_it_is if large_rows is None else large_rows.to_row
-        self._open = as_it_is if large_rows is None else large_rows.from_row
+        self._keep = unchanged if large_rows is None else large_rows.to_row
+        self._open = unchanged if large_rows is None else large_rows.from_row
         self._spec = spec
         self._store = store
         self._producer = producer
         self._clock = clock
         self._alarms = alarms
-        self._next_look_ms = 0
-        self._topic_away_until_ms = 0
+        self._next_check_ms = 0
+        self._topic_down_until_ms = 0
 
     def bury(
         self,
@@ -87,9 +86,9 @@ class DeadLetters:
         attempts: int,
         parked: ParkedMessage | None = None,
     ) -> None:
-        """Make it a dead letter, out of the retry table if it was there; durable on return.
+        """Make a message a dead letter and remove it from the retry table; durable on return.
 
-        A handler that wants no dead letters loses the message, with an alarm.
+        A handler with `dead_letters=False` drops the message, with an alarm.
         """
         if self._store is None:
             if self._spec.dead_letters:
@@ -107,11 +106,11 @@ class DeadLetters:
         )
 
     def send_late(self) -> int:
-        """Send the letters that a crash or an outage kept from their topic; how many it were."""
+        """Send letters that a crash or an outage kept from their topic; returns how many."""
         now_ms = self._clock.monotonic_ms()
-        if self._store is None or now_ms < self._next_look_ms:
+        if self._store is None or now_ms < self._next_check_ms:
             return 0
-        self._next_look_ms = now_ms + LATE_MS
+        self._next_check_ms = now_ms + LATE_MS
         before_ms = self._clock.now_ms() - LATE_MS
         late = self._store.dead_letters.unpublished(self._spec.name, before_ms, PAGE)
         for count, letter in enumerate(late):
@@ -145,34 +144,34 @@ class DeadLetters:
                 raise Fenced(f"{message.source} has been taken over by another process")
             if self._spec.dead_letters:
                 store.dead_letters.put(tx, letter)
-        # While the topic is away, not every letter has to find out for itself.
-        if self._spec.dead_letters and self._clock.monotonic_ms() >= self._topic_away_until_ms:
+        # While the topic is unavailable, not every letter waits for it.
+        if self._spec.dead_letters and self._clock.monotonic_ms() >= self._topic_down_until_ms:
             self._publish(store, letter)
 
     def _publish(self, store: Store, letter: Letter) -> bool:
-        """Send a letter that is in the index; False: its topic takes none at all now."""
+        """Send a letter that is in the index; False if its topic takes no letter now."""
         from headrace.store.dead_letters import DEAD
 
         try:
             self._send(letter.message, letter.failure, letter.attempts)
             store.dead_letters.change([letter], DEAD)
         except Exception as problem:
-            # The letter is safe in the index and is tried again; the consumer must live. What is
-            # wrong with one letter keeps no other from its topic.
-            is_away = not is_permanent(problem)
-            if is_away:
-                self._topic_away_until_ms = self._clock.monotonic_ms() + LATE_MS
+            # The letter is safe in the index and is sent again later; the consumer must not fail.
+            # A letter that its topic refuses does not hold up others.
+            is_down = not is_permanent(problem)
+            if is_down:
+                self._topic_down_until_ms = self._clock.monotonic_ms() + LATE_MS
             self._alarms.ring(
                 "dead-letter-unsent",
                 f"{topic_of(letter.message.topic)} did not take {letter.message.source}: {problem}",
                 handler=self._spec.name,
                 id=letter.message.id,
             )
-            return not is_away
+            return not is_down
         return True
 
     def _send(self, message: Message, failure: Failure, attempts: int) -> None:
-        """Send the letter whole, or as much of it as its topic takes."""
+        """Send the whole letter, or as much of it as its topic takes."""
         message = self._open(message)
         for cut in _CUTS:
             try:
@@ -180,14 +179,14 @@ class DeadLetters:
             except Exception as refusal:
                 if cut == _CUTS[-1] or not is_permanent(refusal):
                     raise
-                _log.info("the letter of %s is cut: %s", message.source, refusal)
+                _log.info("the letter of %s is shortened: %s", message.source, refusal)
             else:
                 break
         if "value" in cut:
             whole = "the record itself" if self._store is None else "the index of dead letters"
             self._alarms.ring(
                 "dead-letter-cut",
-                f"{topic_of(message.topic)} takes the letter of {message.source} only without "
+                f"{topic_of(message.topic)} took the letter of {message.source} only without "
                 f"{', '.join(cut)}; {whole} has all of it",
                 handler=self._spec.name,
                 id=message.id,
@@ -211,7 +210,7 @@ class DeadLetters:
         headers += [(name, text.encode("utf-8", "replace")) for name, text in ours.items()]
         self._producer.send_and_wait(
             topic_of(message.topic),
-            # Not None, which would delete what a compacted topic has of the key.
+            # Not None, which would delete the key from a compacted topic.
             b"" if "value" in cut else message.body,
             key=None if "key" in cut else message.key,
             headers=headers,
@@ -223,10 +222,10 @@ class DeadLetters:
 def replay(
     store: Store, producer: Producer, chosen: Selection, large: Large | None = None
 ) -> Iterator[Sequence[Letter]]:
-    """Send the chosen letters to their source topics again, with their ids, a page at a time.
+    """Send the selected letters to their source topics again, with their ids, a page at a time.
 
-    A letter counts as replayed only once its topic has it: a crash repeats some with the same id,
-    and an inbox handles each once.
+    A letter is marked as replayed only once its topic has it. A crash repeats some with the same
+    id, and an inbox handles each once.
     """
     from headrace.large.rows import LargeRows
     from headrace.store.dead_letters import REPLAYED
@@ -245,6 +244,6 @@ def _send_back(producer: Producer, message: Message) -> Callable[[], object]:
     return producer.send(message.topic, message.body, key=message.key, headers=headers).result
 
 
-def as_it_is(message: Message) -> Message:
-    """The message itself, where there are no large ones."""
+def unchanged(message: Message) -> Message:
+    """The message itself, for apps without large messages."""
     return message

@@ -1,4 +1,4 @@
-"""Running a handler's function on messages: alone, or many in one transaction."""
+"""Runs a handler's function on messages: one at a time, or many in one transaction."""
 
 from __future__ import annotations
 
@@ -61,19 +61,19 @@ class Execution:
         self._by_key = spec.order == "latest"
         self._wants_value = "value" in spec.roles
         self._call = _caller(spec, context)
-        # Nothing but the payload is needed, so no Message is made.
+        # The handler takes nothing but the payload, so no Message is made.
         self.is_plain = spec.roles == ("value",) and not (self._by_key or spec.once)
 
     def execute_one(self, message: Message, also: Also | None = None) -> None:
-        """Run the handler on one message; its inbox row and `also` are in its transaction.
+        """Run the handler on one message, with its inbox row and `also` in its transaction.
 
-        A handler without a transaction runs first, and `also` has one of its own. Raises what the
-        handler raised. A message that the inbox knows is not run again, but `also` is done.
+        For a handler without a transaction, `also` runs after it in one of its own. Raises what
+        the handler raised. A message that the inbox knows is not run again, but `also` is.
         """
         self.run_messages([message], also)
 
     def message(self, item: Item, attempt: int = 1) -> Message:
-        """The message of an item, with the id its handler asks for."""
+        """The message of an item, with the id that its handler uses."""
         return self.spec.identify(Message.from_record(item[2], attempt))
 
     def run_plain(self, chunk: Sequence[Item], start: int, deadline_ns: int) -> Reached:
@@ -81,7 +81,7 @@ class Execution:
         call = self.spec.function
         decode = self._decode
         index = start
-        wanting: list[Message] = []
+        asking: list[Message] = []
         reached: Reached = (len(chunk), None)
         try:
             for index in range(start, len(chunk)):
@@ -92,14 +92,14 @@ class Execution:
                 call(decode(record.value()))
                 headers = record.headers()
                 if headers and find_header(headers, CONFIRM_HEADER) is not None:
-                    wanting.append(Message.from_record(record))
+                    asking.append(Message.from_record(record))
                 if monotonic_ns() > deadline_ns:
                     reached = index + 1, None
                     break
         except BaseException as error:
             reached = index, error
-        if wanting:
-            self.confirm(wanting)
+        if asking:
+            self.confirm(asking)
         return reached
 
     def payloads(self, chunk: Sequence[Item], start: int) -> tuple[list[Any], BaseException | None]:
@@ -114,17 +114,17 @@ class Execution:
         return values, None
 
     def confirm_items(self, items: Sequence[Item]) -> None:
-        """Confirm those of plain items that ask for it."""
-        wanting = [
+        """Confirm the items whose sender asked for it."""
+        asking = [
             Message.from_record(record)
             for _, _, record in items
             if (headers := record.headers()) and find_header(headers, CONFIRM_HEADER) is not None
         ]
-        if wanting:
-            self.confirm(wanting)
+        if asking:
+            self.confirm(asking)
 
     def call_batch(self, values: list[Any]) -> None:
-        """Hand a list of payloads to a handler that wants nothing else."""
+        """Call a handler that takes nothing but a list of payloads."""
         self._call(values, None, None)
 
     def run_messages(
@@ -147,7 +147,7 @@ class Execution:
         self.confirm(messages)
 
     def payload(self, message: Message) -> Any:
-        """What the handler's first parameter gets; nothing is read that it does not ask for."""
+        """The payload for the handler; not decoded if it takes none."""
         if not self._wants_value:
             return None
         return self._decode(message.key if self._by_key else message.value)
@@ -163,13 +163,13 @@ class Execution:
             call(value, message, third)
 
     def confirm(self, messages: Sequence[Message]) -> None:
-        """Tell the sender's outbox about those that asked for it."""
+        """Confirm the messages whose sender asked for it."""
         confirm = self._context.confirm
         if confirm is None:
             return
-        wanting = [m for m in messages if m.headers and m.header(CONFIRM_HEADER) is not None]
-        if wanting:
-            confirm(self.spec.group, wanting)
+        asking = [m for m in messages if m.headers and m.header(CONFIRM_HEADER) is not None]
+        if asking:
+            confirm(self.spec.group, asking)
 
     def _run_with_positions(
         self,
@@ -178,14 +178,14 @@ class Execution:
         also: Also | None,
         positions: Positions,
     ) -> None:
-        """Run what is not saved yet: a COMMIT whose answer was lost may have taken place."""
+        """Run what is not saved yet: a COMMIT whose answer was lost may have succeeded."""
         from headrace.store.offsets import AlreadySaved
 
         while True:
             try:
                 return self._run_in_transaction(messages, values, also, positions)
             except AlreadySaved as saved:
-                # What it did now was rolled back.
+                # What ran just now was rolled back.
                 place, start = saved.place, saved.next_offset
                 end, epoch, _ = positions[place]
                 positions = {**positions, place: Position(max(end, start), epoch, start)}
@@ -226,7 +226,7 @@ class Execution:
             inbox.done(name, ids)
 
     def _begin(self) -> AbstractContextManager[Any]:
-        # With an inbox elsewhere and no store, there is nothing to commit together.
+        # With an inbox elsewhere and no store, there is no transaction.
         return nullcontext() if self._store is None else self._store.begin()
 
     def _save(self, tx: Transaction, positions: Positions) -> None:
@@ -240,7 +240,7 @@ class Execution:
 def _only(
     fresh: set[str], messages: Sequence[Message], values: Sequence[Any]
 ) -> tuple[list[Message], list[Any]]:
-    """Those whose id is new; of two with the same id, the first."""
+    """The messages whose id is new; of two with the same id, the first."""
     left = set(fresh)
     chosen: list[Message] = []
     kept: list[Any] = []
@@ -253,7 +253,7 @@ def _only(
 
 
 def _caller(spec: HandlerSpec, context: AppContext) -> Callable[[Any, Any, Any], Any]:
-    """The handler as a function of payload, message and tx or output, in the order it wants."""
+    """The handler as a function of payload, message, and tx or output."""
     function = spec.function
     if spec.is_async:
         run = context.loop.run
@@ -266,6 +266,6 @@ def _caller(spec: HandlerSpec, context: AppContext) -> Callable[[Any, Any, Any],
 
 
 def arguments(spec: HandlerSpec, value: Any, message: Any, third: Any) -> list[Any]:
-    """The arguments of a call in the order of the handler's parameters."""
+    """The arguments in the order of the handler's parameters."""
     by_role = {"value": value, "message": message, "tx": third, "out": third}
     return [by_role[role] for role in spec.roles]

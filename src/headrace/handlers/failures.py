@@ -1,18 +1,17 @@
-"""A failed message is put where it cannot be lost: retry table, its own topic, or dead letters."""
+"""Puts failed messages where they cannot be lost: retry table, own topic, or dead letters."""
 
 from __future__ import annotations
 
 import random
-import threading
 from collections.abc import Callable, Iterable
-from itertools import count
 from typing import TYPE_CHECKING
 
 from headrace.client.dead_letters import RESENT_HEADER, without_ours
 from headrace.client.message import ID_HEADER, Message
 from headrace.client.produce_errors import is_permanent
 from headrace.errors import HandlerError, Unavailable
-from headrace.handlers.dead_letters import DeadLetters, as_it_is
+from headrace.handlers.dead_letters import DeadLetters, unchanged
+from headrace.handlers.parked_lanes import LaneKey, ParkedLanes
 from headrace.handlers.policies import (
     NO_RETRY,
     Backoff,
@@ -22,7 +21,6 @@ from headrace.handlers.policies import (
     Step,
     next_step,
 )
-from headrace.handlers.repeats import Repeats
 from headrace.store.fingerprints import describe
 
 if TYPE_CHECKING:
@@ -34,20 +32,14 @@ if TYPE_CHECKING:
     from headrace.store.retries import ParkedMessage
     from headrace.telemetry.alarms import Alarms
 
-# What was not committed at a crash comes again at once; asking for ever would cost for ever.
-REPEATS_MS = 3_600_000
-
-_Place = tuple[str, int, bytes | int | None]
-
 
 class Failures:
-    """What one handler does with the messages that failed; safe from many threads.
+    """What one handler does with messages that failed; safe from many threads.
 
-    Right before a message is run, in its lane's turn, ask `holds`; if so, call `park_behind`, and
-    run the message only when that says False. While `step` of an error is Again, the caller tries
-    in place; then it calls `give_up`, and the message is done when that returns. Whatever one of
-    these raises (StoreUnavailable, a KafkaException), the same call may be made again: nothing is
-    lost or half done.
+    Before a message runs, ask `holds`; if True, call `park_behind`, and run the message only if
+    that returns False. While `step` of an error is Again, the caller tries in place; then it calls
+    `give_up`, and the message is done when that returns. If a call raises StoreUnavailable or a
+    KafkaException, nothing is lost or half done, and the same call may be made again.
     """
 
     def __init__(
@@ -67,20 +59,15 @@ class Failures:
         self._producer = producer
         self._clock = clock
         self._chance = chance
-        self._keep = as_it_is if large_rows is None else large_rows.to_row
-        self._open = as_it_is if large_rows is None else large_rows.from_row
+        self._keep = unchanged if large_rows is None else large_rows.to_row
+        self._open = unchanged if large_rows is None else large_rows.from_row
         self.dead_letters = DeadLetters(spec, store, producer, clock, alarms, large_rows)
-        # Called when a message was parked, so that the retry job knows when to wake up.
+        # Called when a message was parked, to wake the retry job.
         self.on_parked: Callable[[], None] = _nothing
-        self._lock = threading.Lock()
-        # Lanes that wait in the table, each with the number of its last parking.
-        self._held: dict[_Place, int] = {}
-        self._parkings = count(1)
-        self._repeats = Repeats()
-        self._repeats_until_ms = 0
+        self._parked = ParkedLanes(spec.order)
 
     def step(self, error: BaseException, attempts: int) -> Step:
-        """What follows the n-th failure of one delivery, counted from 1."""
+        """What follows failure number `attempts` of one delivery, counted from 1."""
         return next_step(self._spec.retry or NO_RETRY, error, attempts, self._chance())
 
     def give_up(self, message: Message, error: BaseException, attempts: int) -> None:
@@ -94,11 +81,11 @@ class Failures:
         if isinstance(step, DeadLetter) or self._store is None:
             self.dead_letters.bury(message, describe(error, self._spec.name), attempts)
         else:
-            # An Again comes here when its caller cannot wait for it: then the retry job does.
+            # Also for Again, when the caller cannot wait for it: then the retry job does.
             self._park(self._store, message, error, attempts, step.delay_ms)
 
     def failed_again(self, parked: ParkedMessage, error: BaseException) -> None:
-        """Put away a message of the retry table that failed once more; Fenced: it is another's."""
+        """Put away a message of the retry table that failed again; Fenced if it has a new owner."""
         assert self._store is not None
         from headrace.store import Fenced
 
@@ -121,107 +108,70 @@ class Failures:
                 raise Fenced(f"{parked.message.source} has been taken over by another process")
 
     def assigned(self, topic: str, partitions: Iterable[int]) -> None:
-        """Learn what is parked or dead of newly assigned partitions, before any of it is run."""
+        """Learn what is parked or dead in newly assigned partitions, before anything runs."""
         if self._store is None:
             return
         wanted = list(partitions)
         parked = self._store.retries.places(self._spec.name, topic, wanted)
         dead = self._store.dead_letters.places(self._spec.name, topic, wanted)
-        # Each may come again itself, and by then a parked one may have become a dead letter.
-        put_away = set(dead)
-        with self._lock:
-            for partition, offset, key in parked:
-                put_away.add((partition, offset))
-                place = self._place(topic, partition, offset, key)
-                if not isinstance(place[2], int):
-                    self._held[place] = next(self._parkings)
-            for number in wanted:
-                offsets = [offset for partition, offset in put_away if partition == number]
-                self._repeats.add(topic, number, offsets)
-            self._repeats_until_ms = self._clock.monotonic_ms() + REPEATS_MS
+        self._parked.assigned(topic, wanted, parked, dead, self._clock.monotonic_ms())
 
     def revoked(self, topic: str, partitions: Iterable[int]) -> None:
-        """Forget partitions that are another process's now."""
-        gone = {(topic, partition) for partition in partitions}
-        with self._lock:
-            self._held = {
-                place: parking for place, parking in self._held.items() if place[:2] not in gone
-            }
-            for topic, partition in gone:
-                self._repeats.forget(topic, partition)
+        """Forget partitions that have another owner now."""
+        self._parked.revoked(topic, partitions)
 
     @property
     def parking(self) -> bool:
-        """Whether anything is held at all, so that `holds` is worth a question."""
-        if self._repeats and self._clock.monotonic_ms() > self._repeats_until_ms:
-            self._repeats = Repeats()
-        return bool(self._held or self._repeats)
+        """Whether anything is parked or dead at all; if not, `holds` need not be asked."""
+        return self._parked.any_at(self._clock.monotonic_ms())
 
     def holds(self, message: Message) -> bool:
         """Whether its key waits in the retry table, or it was put away before; asks memory only."""
-        topic, partition, offset = message.topic, message.partition, message.offset
-        if self._repeats:
-            with self._lock:
-                if self._repeats.has(topic, partition, offset):
-                    return True
-        return self._place(topic, partition, offset, message.key) in self._held
+        return self._parked.holds(message)
 
     def park_behind(self, message: Message) -> bool:
-        """Park it behind its key, durable on return; False: the key is free again, run it."""
+        """Park it behind its key, durable on return; False if the key is free: run the message."""
         assert self._store is not None
         handler = self._spec.name
-        lane = self._lane(message)
+        lane = self._lane_digest(message)
         kept = self._keep(message)
         with self._store.begin() as tx:
             is_dead = self._store.dead_letters.has(tx, handler, message)
             is_parked = not is_dead and self._store.retries.park_behind(tx, handler, kept, lane)
-        with self._lock:
-            self._repeats.done(message.topic, message.partition, message.offset)
-            if not (is_dead or is_parked):
-                place = self._place(message.topic, message.partition, message.offset, message.key)
-                self._held.pop(place, None)
+        self._parked.seen_again(message, is_free=not (is_dead or is_parked))
         if is_parked:
-            self._hold(message)
+            self._note_parked(message)
         return is_dead or is_parked
 
     def refresh(self) -> None:
-        """Let go of lanes that nothing is parked of any more, so that nobody need ask for them."""
-        if self._store is None or not self._held:
+        """Release lanes that have nothing in the retry table any more."""
+        before = self._parked.waiting()
+        if self._store is None or not before:
             return
-        with self._lock:
-            before = dict(self._held)
-        parked: set[_Place] = set()
-        for topic in {place[0] for place in before}:
-            partitions = sorted({place[1] for place in before if place[0] == topic})
+        parked: set[LaneKey] = set()
+        for topic in {lane[0] for lane in before}:
+            partitions = sorted({lane[1] for lane in before if lane[0] == topic})
             rows = self._store.retries.places(self._spec.name, topic, partitions)
-            parked.update(self._place(topic, *row) for row in rows)
-        with self._lock:
-            for place, parking in before.items():
-                # One that was parked while the table was read has another number.
-                if place not in parked and self._held.get(place) == parking:
-                    del self._held[place]
+            parked.update(self._parked.lane(topic, *row) for row in rows)
+        self._parked.release(before, parked)
 
     def _park(
         self, store: Store, message: Message, error: BaseException, attempts: int, delay_ms: int
     ) -> None:
-        lane = self._lane(message)
+        lane = self._lane_digest(message)
         failure = describe(error, self._spec.name)
         next_ms = self._clock.now_ms() + delay_ms
         kept = self._keep(message)
         with store.begin() as tx:
             store.retries.park(tx, self._spec.name, kept, lane, failure, attempts, next_ms)
-        self._hold(message)
+        self._note_parked(message)
 
-    def _hold(self, message: Message) -> None:
-        """Keep back what comes behind a message that was parked."""
-        place = self._place(message.topic, message.partition, message.offset, message.key)
-        if not isinstance(place[2], int):
-            with self._lock:
-                self._held[place] = next(self._parkings)
+    def _note_parked(self, message: Message) -> None:
+        self._parked.park(message)
         self.on_parked()
 
     def _send_again(self, message: Message, attempts: int) -> bool:
-        """Send it to its own topic; False: that will never take it, as when it is too large."""
+        """Send it to its own topic; False if that refuses it for good, as when it is too large."""
         headers = [
             *without_ours(message.headers),
             (ID_HEADER, message.id.encode("utf-8", "replace")),
@@ -237,21 +187,11 @@ class Failures:
             raise
         return True
 
-    def _place(self, topic: str, partition: int, offset: int, key: bytes | None) -> _Place:
-        """What a parked message holds up: its key, its partition, or only itself."""
-        if self._spec.order == "partition":
-            return (topic, partition, None)
-        if self._spec.order != "none" and key is not None:
-            return (topic, partition, key)
-        return (topic, partition, offset)
-
-    def _lane(self, message: Message) -> str | None:
+    def _lane_digest(self, message: Message) -> str | None:
         from headrace.store.retries import lane_digest
 
-        place = self._place(message.topic, message.partition, message.offset, message.key)[2]
-        if isinstance(place, int):
-            return None
-        return lane_digest(message.topic, message.partition, place)
+        topic, partition, key = self._parked.lane_of(message)
+        return None if isinstance(key, int) else lane_digest(topic, partition, key)
 
 
 def is_outage(error: BaseException) -> bool:
@@ -262,13 +202,12 @@ def is_outage(error: BaseException) -> bool:
 
 
 def check_policy(spec: HandlerSpec, *, has_store: bool) -> None:
-    """Refuse a policy that cannot be kept, with a hint."""
+    """HandlerError for a retry policy that this handler cannot have."""
     stages = spec.retry.stages if spec.retry else ()
     for stage in stages:
         if isinstance(stage, Backoff) and not has_store:
             raise HandlerError(
-                f"handler {spec.name} keeps failed messages in a retry table, but the app has no "
-                "store",
+                f"handler {spec.name} needs a store for its retry table, but the app has none",
                 'App(..., store="sqlite:///shop.db"), or then=Resend()',
             )
         if isinstance(stage, Resend) and spec.order in ("key", "partition"):
@@ -279,9 +218,9 @@ def check_policy(spec: HandlerSpec, *, has_store: bool) -> None:
 
 
 def _attempts_before(message: Message) -> int:
-    """The attempts that a re-sent message has behind it."""
-    said = message.header(RESENT_HEADER) if message.headers else None
-    return int(said) if said is not None and said.isdigit() else 0
+    """The earlier attempts of a re-sent message."""
+    header = message.header(RESENT_HEADER) if message.headers else None
+    return int(header) if header is not None and header.isdigit() else 0
 
 
 def _nothing() -> None:

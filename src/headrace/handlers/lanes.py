@@ -1,8 +1,8 @@
 """Lanes: which message may run now, so that order holds and every partition gets its turn.
 
 Pure: no thread, no clock, no consumer. A message waits on a lane: one per key, one per partition
-or, without order, one that many workers take from at once. A lane of the first two kinds is given
-to one worker at a time, with as many of its messages as the worker asks for.
+or, without order, one that many workers take from at once. A lane with order is given to one
+worker at a time, with as many of its messages as the worker asks for.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from itertools import count, repeat
 from headrace.client.message import ConsumedRecord
 from headrace.handlers.progress import Progress
 
-# Lanes of keys are used again, because making one takes as long as all else that it does.
+# Lanes of keys are reused, because making one takes as long as all its other work.
 SPARE_LANES = 1000
 
 # The lane, the sequence number in its partition, and the record.
@@ -40,7 +40,7 @@ class Lane:
 class Track:
     """One assignment of one partition; a later assignment is another Track.
 
-    That is the fence: what a worker reports late goes to the old object, which nobody reads.
+    That is the fence: what a worker reports late changes the old object, which is never read.
     """
 
     __slots__ = (
@@ -148,7 +148,7 @@ class Lanes:
             self._put_back(chunk, done, retry_at_ms)
 
     def wake(self, now_ms: int) -> int | None:
-        """Let go what has waited long enough; returns when the next one is due."""
+        """Release what has waited long enough; returns when the next one is due."""
         delayed = self._delayed
         while delayed and delayed[0][0] <= now_ms:
             _, _, lane, item = heapq.heappop(delayed)
@@ -165,11 +165,11 @@ class Lanes:
 
     @property
     def next_due_ms(self) -> int | None:
-        """When the first of those that wait is due."""
+        """When the first waiting message is due."""
         return self._delayed[0][0] if self._delayed else None
 
     def close(self, track: Track) -> None:
-        """Drop what waits for a partition that is no longer ours; what is at work may settle."""
+        """Drop what waits for a revoked partition; what is at work may still settle."""
         track.open = False
         dropped = 0
         for lane in track.lanes.values():
@@ -232,7 +232,7 @@ class Lanes:
         track = lane.track
         sequences = [item[1] for item in chunk[start:end]]
         first = sequences[0]
-        # In a lane without order, one that came back from a wait may stand before others.
+        # In a lane without order, a message that came back from a wait may precede others.
         if sequences == list(range(first, first + len(sequences))):
             track.progress.finish_run(first, len(sequences))
         else:
@@ -316,7 +316,7 @@ class Lanes:
             if not lane.listed and not lane.waits:
                 self._list(lane)
         elif self._by_key and not lane.shared and not lane.waits:
-            # Keys come and go without end; partitions do not.
+            # There is no end of keys, but there is of partitions.
             is_known = lane.track.lanes.pop(lane.key, None) is lane
             if is_known and len(self._spare) < SPARE_LANES:
                 self._spare.append(lane)

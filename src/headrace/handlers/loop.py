@@ -27,13 +27,13 @@ class LoopThread:
     def run(self, work: Coroutine[Any, Any, Any]) -> Any:
         """Run a coroutine on the loop from another thread and return its result."""
         if self.__dict__.get("_thread") is threading.current_thread():
-            # Who waits here for the loop stops it for ever.
+            # Waiting for the loop on its own thread would block it forever.
             work.close()
-            raise HandlerError("an async handler waits for async work", "use `async with` there")
+            raise HandlerError("an async handler blocked on async work", "use `async with` there")
         return asyncio.run_coroutine_threadsafe(work, self.loop).result()
 
     def stop(self) -> None:
-        """Cancel what still runs and end the thread; does nothing if it was never needed."""
+        """Cancel what still runs and end the thread; does nothing if it never started."""
         loop: asyncio.AbstractEventLoop | None = self.__dict__.pop("loop", None)
         if loop is None:
             return

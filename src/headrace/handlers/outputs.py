@@ -1,4 +1,4 @@
-"""Consume, process, produce in one Kafka transaction: a handler's output and its offsets."""
+"""One Kafka transaction for a handler's output and its offsets: consume, process, produce."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _log = logging.getLogger("headrace.handlers")
 
 
 class Output:
-    """What a handler sends within its transaction; seen by readers with its offsets, or never."""
+    """What a handler sends in its transaction; committed together with its offsets, or never."""
 
     def __init__(self, producer: Producer, clock: Clock) -> None:
         self._producer = producer
@@ -40,9 +40,9 @@ class Output:
         after: After | None = None,
         at: At | None = None,
     ) -> None:
-        """Send a message; visible (to `read_committed`) when the transaction is committed.
+        """Send a message; `read_committed` consumers see it when the transaction commits.
 
-        `after` and `at` have it delivered later, see Producer.send.
+        `after` and `at` deliver it later, see Producer.send.
         """
         after, at = by_clock(self._clock, after, at)
         with _brokers():
@@ -52,18 +52,18 @@ class Output:
 
 
 class KafkaTransactions:
-    """Runs messages of a handler in transactions, with one producer for each that is open.
+    """Runs messages of a handler in transactions, with one producer for each open one.
 
     The transactional ids are random: zombies are fenced by the group's generation (KIP-447), which
-    goes with the offsets and was asked for before the messages are run.
+    is read before the messages run and goes with their offsets.
     """
 
     def __init__(self, execution: Execution, context: AppContext) -> None:
-        # Set by the thread that polls: the client lets no other one in while it does.
+        # Set by the polling thread: while it polls, the client admits no other.
         self.generation: Any = None
         self._execution = execution
         self._context = context
-        # Those that no worker uses now.
+        # Producers that no worker uses now.
         self._idle: list[Producer] = []
 
     def run(
@@ -73,8 +73,8 @@ class KafkaTransactions:
         execution = self._execution
         values = [execution.payload(message) for message in messages]
         generation = self.generation
-        # In this order: partitions are closed before the generation moves on, so that this one
-        # is not newer than the time when they were ours.
+        # The generation is read first. Partitions are closed before it changes, so an open
+        # partition was ours in this generation.
         if not is_open():
             raise Revoked
         producer = self._producer()
@@ -123,8 +123,8 @@ class KafkaTransactions:
         try:
             producer.abort()
         except Exception as error:
-            # It is fenced or fatal: the coordinator aborts what it left, and another goes on.
-            _log.info("a producer of %s is replaced: %s", self._execution.spec.name, error)
+            # Fenced or fatal: the coordinator aborts what it left, and another producer continues.
+            _log.info("replacing a producer of %s: %s", self._execution.spec.name, error)
             with contextlib.suppress(Exception):
                 producer.close()
         else:
@@ -133,7 +133,7 @@ class KafkaTransactions:
 
 @contextmanager
 def _brokers() -> Iterator[None]:
-    """What the brokers refuse is no message's fault."""
+    """Turns refusals of the brokers, which are no message's fault, into Unavailable."""
     from confluent_kafka import KafkaException
 
     try:

@@ -1,4 +1,4 @@
-"""What happens to a message whose handler failed, as data and one pure decision."""
+"""Retry policies as data, and the pure decision on what follows a failure."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from dataclasses import dataclass, field
 from headrace.errors import MissingId, UndecodablePayload
 from headrace.timing.durations import duration_ms
 
-# Trying again in place grows to this and no further: a worker that waits serves nobody.
+# Delays in place stop growing here: a worker that waits does nothing else.
 IN_PLACE_DELAY_MS_MAX = 30_000
 
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Asynchronous tries from the retry table: after `first`, then twice as long each time up to
-    `most`, `attempts` in all; then the message is a dead letter."""
+    """Tries from the retry table: after `first`, then twice as long each time up to `most`.
+
+    After `attempts` of them the message becomes a dead letter.
+    """
 
     first: str | int = "1s"
     most: str | int = "10m"
@@ -23,12 +25,12 @@ class Backoff:
 
     def __post_init__(self) -> None:
         if duration_ms(self.first) > duration_ms(self.most):
-            raise ValueError(f"Backoff: first {self.first} is longer than most {self.most}")
+            raise ValueError(f"Backoff: first={self.first!r} is longer than most={self.most!r}")
         if self.attempts < 1:
-            raise ValueError(f"Backoff: attempts counts from 1, got {self.attempts}")
+            raise ValueError(f"Backoff: attempts={self.attempts} must be 1 or more")
 
     def delay_ms(self, nth: int) -> int:
-        """How long before the n-th try, counted from 1."""
+        """The delay before try number `nth`, counted from 1."""
         return _doubled(duration_ms(self.first), nth, duration_ms(self.most))
 
 
@@ -40,18 +42,18 @@ class Resend:
 
     def __post_init__(self) -> None:
         if self.attempts < 1:
-            raise ValueError(f"Resend: attempts counts from 1, got {self.attempts}")
+            raise ValueError(f"Resend: attempts={self.attempts} must be 1 or more")
 
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """How often and when a failed message is tried again, before it is a dead letter.
+    """How often and when a failed message is tried again before it becomes a dead letter.
 
-    `in_place` tries follow at once in the same worker, the first after `delay`, then twice as long
-    each time; `then` says what comes next. Each delay is made longer by chance by up to the
-    fraction `jitter`. An error in `never` is a dead letter at once, one in `always` is tried until
-    it works, and `rules` gives an exception a policy of its own; the class nearest to the error
-    decides.
+    `in_place` tries follow in the same worker, the first after `delay`, then twice as long each
+    time; `then` says what comes next. Each delay is lengthened at random by up to the fraction
+    `jitter`. An error in `never` makes a dead letter at once, one in `always` is retried until it
+    succeeds, and `rules` gives an exception class a policy of its own; the class nearest to the
+    error's decides.
     """
 
     in_place: int = 0
@@ -65,13 +67,13 @@ class Retry:
     def __post_init__(self) -> None:
         duration_ms(self.delay)
         if self.in_place < 0:
-            raise ValueError(f"Retry: in_place is not negative, got {self.in_place}")
+            raise ValueError(f"Retry: in_place={self.in_place} must be 0 or more")
         if not 0 <= self.jitter <= 1:
-            raise ValueError(f"Retry: jitter is a fraction from 0 to 1, got {self.jitter}")
+            raise ValueError(f"Retry: jitter={self.jitter} must be a fraction from 0 to 1")
 
     @property
     def stages(self) -> tuple[Backoff | Resend, ...]:
-        """Every `then` that some error may come to."""
+        """Every `then` that some error may reach."""
         own = () if self.then is None else (self.then,)
         return own + tuple(stage for rule in self.rules.values() for stage in rule.stages)
 
@@ -85,7 +87,7 @@ class Again:
 
 @dataclass(frozen=True, slots=True)
 class Park:
-    """Keep it in the retry table and try it from there, after a delay."""
+    """Put it into the retry table and try it from there, after a delay."""
 
     delay_ms: int
 
@@ -106,14 +108,14 @@ NO_RETRY = Retry()
 
 
 def next_step(retry: Retry | None, error: BaseException, attempt: int, chance: float) -> Step:
-    """What follows the `attempt`-th failure, counted from 1; `chance` is from 0 up to 1."""
+    """What follows failure number `attempt`, counted from 1; `chance` is from 0 up to 1."""
     policy, is_endless = _policy_for(retry or NO_RETRY, error)
     if policy is None:
         return DeadLetter()
     stretch = 1 + policy.jitter * chance
     tries = policy.in_place + 1
     then = policy.then
-    # A re-sent message is tried in place again on each arrival.
+    # A re-sent message gets its tries in place on each arrival.
     nth_in_place = (attempt - 1) % tries + 1 if isinstance(then, Resend) else attempt
     if nth_in_place < tries or (is_endless and then is None):
         delay_ms = _doubled(duration_ms(policy.delay), nth_in_place, IN_PLACE_DELAY_MS_MAX)
@@ -126,7 +128,7 @@ def next_step(retry: Retry | None, error: BaseException, attempt: int, chance: f
 
 
 def _policy_for(retry: Retry, error: BaseException) -> tuple[Retry | None, bool]:
-    """The policy for this error (None: no try helps), and whether it is without an end."""
+    """The policy for this error (None: no retry helps), and whether it retries forever."""
     for kind in type(error).__mro__:
         if kind in retry.never or kind in (UndecodablePayload, MissingId):
             return None, False
@@ -138,5 +140,5 @@ def _policy_for(retry: Retry, error: BaseException) -> tuple[Retry | None, bool]
 
 
 def _doubled(first_ms: int, nth: int, most_ms: int) -> int:
-    # The exponent is bounded, for a message that has failed for weeks.
+    # The exponent is bounded, for a message that fails for weeks.
     return int(min(first_ms * 2 ** min(nth - 1, 40), most_ms))

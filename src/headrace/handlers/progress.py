@@ -1,4 +1,4 @@
-"""How far one partition is done: arrivals in order, finished in any order, the safe prefix."""
+"""How far one partition is done: messages arrive in order and finish in any order."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from array import array
 from collections.abc import Sequence
 
 NO_FLOOR = 1 << 63
-# Finished entries are cut off in strokes, because each cut moves what is behind it.
+# Finished entries are removed many at a time, because each removal moves what follows.
 TRIM_ENTRIES = 8192
 
 
@@ -25,14 +25,14 @@ class Progress:
         self._base = 0
         self._head = 0
         self._holds: list[tuple[int, int]] = []
-        # Where a message of several records begins that is not whole.
+        # The first offset of the oldest incomplete message of several records.
         self.floor = NO_FLOOR
         self.next_offset = -1
 
     def arrive(self, offset: int) -> int:
         """Note a message that was received; returns its sequence number."""
         if offset < self.next_offset:
-            raise ValueError(f"offset {offset} comes after {self.next_offset - 1}")
+            raise ValueError(f"offset {offset} arrived after {self.next_offset - 1}")
         self.next_offset = offset + 1
         self._offsets.append(offset)
         self._finished.append(0)
@@ -41,7 +41,7 @@ class Progress:
     def arrive_all(self, offsets: Sequence[int]) -> range:
         """Note messages in the order of their offsets; returns their sequence numbers."""
         if offsets and offsets[0] < self.next_offset:
-            raise ValueError(f"offset {offsets[0]} comes after {self.next_offset - 1}")
+            raise ValueError(f"offset {offsets[0]} arrived after {self.next_offset - 1}")
         first = self._base + len(self._offsets)
         if offsets:
             self.next_offset = offsets[-1] + 1
@@ -50,7 +50,7 @@ class Progress:
         return range(first, first + len(offsets))
 
     def finish_run(self, first: int, count: int) -> None:
-        """Note that messages with neighbouring sequence numbers need no more work."""
+        """Note that messages with consecutive sequence numbers need no more work."""
         start = first - self._base
         if start >= 0:
             self._finished[start : start + count] = b"\x01" * count
@@ -64,7 +64,7 @@ class Progress:
             self._finished[sequence - self._base] = 1
 
     def hold(self, first: int, last: int) -> None:
-        """Note that the message at `last` begins at `first`: until it is done, that is needed."""
+        """Note that the message at `last` begins at `first`, which is needed until it is done."""
         self._holds.append((first, last))
 
     def pass_by(self, offset: int) -> None:
@@ -92,7 +92,7 @@ class Progress:
 
     @property
     def unsafe(self) -> int:
-        """How many messages have arrived from the lowest unfinished one on."""
+        """How many messages have arrived since the lowest unfinished one, including it."""
         self.safe_offset()
         return len(self._finished) - self._head
 

@@ -1,4 +1,4 @@
-"""The job that works the retry table of one handler, in as many processes as run the handler."""
+"""Retries the messages in one handler's retry table, in every process that runs the handler."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ if TYPE_CHECKING:
 
 LEASE_MS = 30_000
 TAKEN_MAX = 50
-# How late it may notice what another process has parked, hurried or left behind.
+# How late it may notice what another process has parked, made due or left behind.
 POLL_MS = 1_000
 PAUSE_MS = 1_000
 IDLE_MS = 86_400_000
 REFRESH_MS = 10_000
 
-# Runs the handler on a message, and calls the second argument inside the handler's transaction,
-# if there is one, once the handler has succeeded.
+# Runs the handler on a message; once it has succeeded, calls the second argument inside its
+# transaction, if it has one.
 Execute = Callable[["Message", "Callable[[Transaction], None]"], None]
 
 _log = logging.getLogger("headrace.retry")
 
 
 class RetryJob:
-    """Tries parked messages when they are due, and sends dead letters that a crash left behind.
+    """Tries parked messages when they are due, and sends late dead letters.
 
-    A message is taken by a lease, renewed while its handler runs. It leaves the table in the
-    handler's own transaction, or, of a handler without one, in one that follows.
+    A message is leased while its handler runs. It is removed in the handler's own transaction or,
+    for a handler without one, in a transaction that follows.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class RetryJob:
         failures.on_parked = self._wake.set
 
     def step(self) -> int:
-        """Try what is due now, one after the other; how many messages it were."""
+        """Try what is due now, one message after the other; returns how many."""
         now_ms = self._clock.now_ms()
         taken = self._store.retries.lease(
             self._handler, self.owner, now_ms, self._lease_ms, TAKEN_MAX
@@ -80,16 +80,16 @@ class RetryJob:
         return len(taken)
 
     def run(self) -> None:
-        """Work until `stop`; while the store or the brokers are away, it pauses and goes on."""
+        """Work until `stop`, through outages of the store and the brokers."""
         while not self._stop.is_set():
             self._wake.clear()
             try:
                 pause_ms = 0 if self.step() else self._until_due_ms()
             except Exception as problem:
-                # Leases run out by themselves, so whatever was not finished is taken up again.
+                # Leases expire by themselves, so what was not finished is taken up again.
                 is_expected = isinstance(problem, StoreUnavailable)
                 _log.warning(
-                    "the retry job of %s pauses: %s",
+                    "retries of %s pause: %s",
                     self._handler,
                     problem,
                     exc_info=not is_expected,
@@ -99,7 +99,7 @@ class RetryJob:
                 self._clock.wait(self._wake, pause_ms, poll_ms=POLL_MS)
 
     def stop(self) -> None:
-        """Let `run` end after the message that is being tried, and give the others back."""
+        """Let `run` end after the current message, and give the others back."""
         self._stop.set()
         self._wake.set()
 
@@ -118,7 +118,7 @@ class RetryJob:
                 with self._store.begin() as tx:
                     remove(tx)
         except StoreUnavailable:
-            # No fault of the message: it is not counted as an attempt.
+            # Not the message's fault, so it does not count as an attempt.
             raise
         except Fenced as problem:
             _log.info("%s", problem)
@@ -126,7 +126,7 @@ class RetryJob:
             # Nor is this. Its lease expires and it is retried; the others do not wait for it.
             _log.warning("%s is retried later: %s", parked.message.source, problem)
         except BaseException as error:
-            # Such as a SystemExit: it would end this thread, and with it everybody's retries.
+            # Even SystemExit, which would end this thread and with it all retries.
             self._fail(parked, error)
 
     def _fail(self, parked: ParkedMessage, error: BaseException) -> None:
@@ -137,7 +137,7 @@ class RetryJob:
         except Fenced as problem:
             _log.info("%s", problem)
         except Exception as problem:
-            # Its lease runs out and it is tried again; the others are not to wait for that.
+            # Its lease expires and it is retried; the others do not wait for it.
             _log.warning("%s could not be put away: %s", parked.message.source, problem)
 
     def _refresh(self) -> None:
@@ -152,7 +152,7 @@ class RetryJob:
 
 
 class _Renewal:
-    """Renews an owner's leases for as long as its block takes."""
+    """Renews an owner's leases while its block runs."""
 
     def __init__(self, store: Store, handler: str, owner: str, clock: Clock, lease_ms: int) -> None:
         self._store = store

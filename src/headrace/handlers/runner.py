@@ -1,4 +1,4 @@
-"""The runner: one thread per handler that keeps it going until it is stopped."""
+"""The runner: one thread per handler, which starts a new session after an outage."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from headrace.handlers.scheduler import Scheduler
     from headrace.handlers.spec import HandlerSpec
 
-# After an error of the brokers a new consumer is made, not sooner than this.
+# After an error of the brokers, the next session starts after this long.
 RESTART_SECONDS = 1.0
 
 
 class Runner:
-    """Runs one handler until it is stopped; a failing consumer is made anew."""
+    """Runs one handler until it is stopped; a failing consumer is replaced."""
 
     def __init__(self, spec: HandlerSpec, context: AppContext) -> None:
         self.spec = spec
@@ -41,11 +41,11 @@ class Runner:
         self._thread = threading.Thread(target=self._run, name=f"{spec.name}-runner", daemon=True)
 
     def start(self) -> None:
-        """Begin to poll in a thread of its own."""
+        """Start polling in a thread of its own."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Ask it to end: what runs may finish within the handler's bound, then it commits."""
+        """Ask it to stop: running messages finish within `drain`, then it commits."""
         self._stop.set()
 
     def join(self) -> None:
@@ -89,12 +89,12 @@ class Runner:
                 )
                 self._session.run()
             except BaseException as error:
-                # What was not committed comes again when the brokers and the store are back.
+                # Uncommitted messages are consumed again once the brokers and the store are back.
                 if not is_outage(error):
                     self._context.on_fatal(error)
                     return
                 name = self.spec.name
                 self._context.alarms.ring(
-                    "consumer-restarts", f"{name} starts again: {error}", handler=name
+                    "consumer-restarts", f"{name} restarts its consumer: {error}", handler=name
                 )
                 self._stop.wait(RESTART_SECONDS)

@@ -1,4 +1,4 @@
-"""The services by their names: what `headrace service` runs, alone or together."""
+"""The services that `headrace service` runs, by name."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ JOIN_SECONDS = 30.0
 
 
 class Service(Protocol):
-    """What works until it is stopped, through outages of the brokers; instances share the work."""
+    """Works until it is stopped, through outages of the brokers; instances share the work."""
 
     def start(self) -> None:
         """Begin; returns at once."""
         ...
 
     def stop(self) -> None:
-        """Finish what is at hand, and leave the rest to the other instances."""
+        """Finish the current step, and leave the rest to the other instances."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class ServiceOptions:
-    """What services are told; each takes what it needs."""
+    """The options of all services; each uses what it needs."""
 
     # Client settings by Kafka's names, `bootstrap.servers` among them.
     settings: Mapping[str, Any]
@@ -54,7 +54,7 @@ class ServiceOptions:
 
 
 def make_service(name: str, options: ServiceOptions) -> Service:
-    """A service by its name; HandlerError if it lacks something that it cannot do without."""
+    """A service by its name; HandlerError if an option that it needs is missing."""
     return _MAKERS[name](options)
 
 
@@ -97,9 +97,7 @@ def _lag(options: ServiceOptions) -> Service:
 
 def _relay(options: ServiceOptions) -> Service:
     if options.store_url is None:
-        raise HandlerError(
-            "relay needs the store whose outbox it sends", "--store sqlite:///shop.db"
-        )
+        raise HandlerError("relay needs the store with the outbox", "--store sqlite:///shop.db")
     return _Threads(options, _relay_jobs)
 
 
@@ -122,7 +120,7 @@ Job = Callable[[threading.Event], object]
 
 
 class _Threads:
-    """Jobs that run until an event is set, each in a thread of its own."""
+    """Functions that run until an event is set, each in a thread of its own."""
 
     def __init__(
         self, options: ServiceOptions, jobs: Callable[[ServiceOptions, ExitStack], Sequence[Job]]
@@ -202,7 +200,7 @@ def _retry_job(runner: Runner, context: AppContext, stack: ExitStack) -> Job:
 def _in_transactions(runner: Runner, context: AppContext, stack: ExitStack) -> Execute:
     """Runs a message in a Kafka transaction of this process.
 
-    The runner's own producers belong to its consumer, and there is none here.
+    A runner's own producers belong to its consumer, which does not run here.
     """
     from headrace.handlers.outputs import KafkaTransactions
 

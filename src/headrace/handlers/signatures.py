@@ -1,4 +1,4 @@
-"""A handler's parameters: which one is the payload, the message, the transaction, the output."""
+"""The roles of a handler's parameters: payload, message, transaction, output."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headrace.errors import HandlerError
 
 Role = Literal["value", "message", "tx", "out"]
 
-# Known by name, because neither the store nor the producer is loaded for a handler without them.
+# By name, so that a handler without them loads neither the store nor the producer.
 _BY_CLASS_NAME: dict[str, Role] = {"Transaction": "tx", "Output": "out"}
 
 
@@ -26,7 +26,7 @@ class Signature:
 
 
 def read_signature(function: Callable[..., Any], batch: bool) -> Signature:
-    """Read a handler's annotations; a clear error for what cannot be called with one message."""
+    """Read a handler's annotations; HandlerError if it cannot be called with a message."""
     name = getattr(function, "__qualname__", repr(function))
     try:
         hints = get_type_hints(function)
@@ -53,7 +53,7 @@ def read_signature(function: Callable[..., Any], batch: bool) -> Signature:
             kind = _element(hint, name) if batch else hint
         roles.append(role)
     if "value" not in roles and "message" not in roles:
-        raise HandlerError(f"handler {name} takes no message", "give it a parameter")
+        raise HandlerError(f"handler {name} has no parameter for the message", "give it one")
     return Signature(tuple(roles), kind, inspect.iscoroutinefunction(function))
 
 
@@ -71,7 +71,7 @@ def _element(hint: Any, name: str) -> Any:
         return Any
     if get_origin(hint) is not list:
         raise HandlerError(
-            f"handler {name} takes a batch, so its payload is a list, not {hint!r}",
+            f"handler {name} takes a batch, so its payload must be a list, not {hint!r}",
             "annotate it with list[Order]",
         )
     return get_args(hint)[0]

@@ -1,4 +1,4 @@
-"""What a handler is: the function and everything that was said about it, checked once."""
+"""A handler's function and its options, checked once."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ IdOf = Callable[[Message], str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandlerSpec:
-    """One handler; made by `make_spec`, never changed after."""
+    """One handler; `make_spec` makes it, and nothing changes it."""
 
     name: str
     topics: tuple[str, ...]
@@ -69,7 +69,7 @@ class HandlerSpec:
         return "tx" in self.roles or self.once in ("inbox", "offsets")
 
     def identify(self, message: Message) -> Message:
-        """Give the message the id its handler asks for; MissingId when it has none."""
+        """Give the message the id that its handler uses; MissingId if it has none."""
         if self.id_of is not None:
             message.id = _checked_id(self.id_of(message), message)
         return message
@@ -100,7 +100,7 @@ def make_spec(
     version: str | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> HandlerSpec:
-    """Check what was said about a handler; HandlerError with a hint for what cannot work."""
+    """Check the options of a handler; HandlerError for those that cannot work."""
     called = getattr(function, "__name__", "handler")
     if not topics:
         raise HandlerError(f"handler {called} has no topic", '@app.handler("orders")')
@@ -141,14 +141,15 @@ def make_spec(
 
 
 def id_function(id: str | IdOf | None) -> IdOf | None:
-    """How ids are found: None (header `headrace-id`, else the place), "offset", "header:NAME"."""
+    """The function for id=None (header `headrace-id` or offset), "offset" or "header:NAME"."""
     if id is None or callable(id):
         return id
     if id == "offset":
         return lambda message: message.source
     if not id.startswith("header:"):
         raise HandlerError(
-            f"id={id!r} says nothing", 'id="offset", id="header:order-id" or a function of Message'
+            f"id={id!r} is not a source of ids",
+            'use id="offset", id="header:order-id" or a function of Message',
         )
     name = id.removeprefix("header:")
 
@@ -156,7 +157,7 @@ def id_function(id: str | IdOf | None) -> IdOf | None:
         value = message.header(name)
         if not value:
             raise MissingId(
-                f"{message.source} has no header {name!r}", f"its handler takes ids from {id!r}"
+                f"{message.source} has no header {name!r}", f"its handler uses id={id!r}"
             )
         return value.decode("utf-8", "replace")
 
@@ -164,26 +165,29 @@ def id_function(id: str | IdOf | None) -> IdOf | None:
 
 
 def _checked_id(id: object, message: Message) -> str:
-    """The id, if the store can keep it; a function of the user's may return anything."""
+    """The id if the store can keep it; the user's function may return anything."""
     try:
         if isinstance(id, str) and id and id.encode():
             return id
     except UnicodeEncodeError:
         pass
     raise MissingId(
-        f"{message.source} has no id: its handler's function returned {id!r:.100}",
-        "an id is a text of one character or more",
+        f"{message.source} has no id: the id function returned {id!r:.100}",
+        "return a str of one character or more",
     )
 
 
 def _promise(delivery: str | None, once: str | None, takes_tx: bool) -> tuple[str, str]:
-    """Delivery and how it is kept; a handler that takes a transaction has the inbox in it."""
+    """Delivery and `once`; a handler that takes a Transaction gets the inbox by default."""
     if delivery is not None:
         _one_of("delivery", delivery, DELIVERIES)
     if once is not None:
         _one_of("once", once, ONCE_BY)
         if delivery not in (None, "exactly_once"):
-            raise HandlerError(f"once={once!r} goes with delivery='exactly_once'", "leave one out")
+            raise HandlerError(
+                f"once={once!r} needs delivery='exactly_once', not {delivery!r}",
+                "leave one of the two out",
+            )
     if once is not None or delivery == "exactly_once" or (delivery is None and takes_tx):
         return "exactly_once", once or "inbox"
     return delivery or "at_least_once", ""
@@ -195,7 +199,8 @@ def _workers(order: str, lanes: int, workers: int | tuple[int, int]) -> tuple[in
         least, most = 1, lanes
     if not 1 <= least <= most:
         raise HandlerError(
-            f"{least} to {most} workers cannot be", "workers=4 or workers=(2, 32); lanes=64"
+            f"workers from {least} to {most} is not a range of 1 or more",
+            "use workers=4, workers=(2, 32) or lanes=64",
         )
     return least, most
 
@@ -204,11 +209,11 @@ def _check(spec: HandlerSpec) -> None:
     if spec.once in ("offsets", "transaction") and spec.order != "partition":
         raise HandlerError(
             f"once={spec.once!r} needs order='partition', not {spec.order!r}",
-            "an offset says that all before it is done; once='inbox' goes with every order",
+            "an offset means that all before it is done; once='inbox' works with every order",
         )
     if spec.delivery == "at_most_once" and spec.retry is not None:
         raise HandlerError(
-            f"handler {spec.name} runs at most once, so it cannot be retried",
+            f"handler {spec.name} has delivery='at_most_once', so it cannot be retried",
             "leave retry out, or use delivery='at_least_once'",
         )
     if spec.pressure == "spill" and spec.order != "none":
@@ -219,35 +224,38 @@ def _check(spec: HandlerSpec) -> None:
     if spec.order == "latest" and (spec.batch or spec.delivery == "exactly_once"):
         raise HandlerError(
             "order='latest' runs the handler once for many messages of a key",
-            "it goes with delivery='at_least_once' and without batch",
+            "use delivery='at_least_once' and no batch with it",
         )
     if spec.pressure == "caller_runs" and spec.is_async:
         raise HandlerError(
-            f"async handler {spec.name} has no thread that could call it",
-            "pressure='caller_runs' goes with plain functions; use 'pause' or 'direct'",
+            f"async handler {spec.name} has no thread that could run it",
+            "pressure='caller_runs' works with plain functions; use 'pause' or 'direct'",
         )
     if "out" in spec.roles and spec.once != "transaction":
-        raise HandlerError(
-            f"handler {spec.name} takes an Output", "that goes with once='transaction'"
-        )
+        raise HandlerError(f"handler {spec.name} takes an Output", "use once='transaction' with it")
     if spec.once == "transaction" and "tx" in spec.roles:
         raise HandlerError(
             f"handler {spec.name} takes a Transaction of the store",
             "once='transaction' is one Kafka transaction: take an Output, or use once='inbox'",
         )
     if spec.batch < 0 or spec.buffer_messages < 1 or spec.buffer_bytes < 1:
-        raise HandlerError("batch and buffers are counted from 1", f"handler {spec.name}")
+        raise HandlerError(
+            f"handler {spec.name} has batch={spec.batch}, buffer_messages={spec.buffer_messages}, "
+            f"buffer_bytes={spec.buffer_bytes}",
+            "batch must be 0 or more, the buffers 1 or more",
+        )
 
 
 def _one_of(option: str, value: str, choices: tuple[str, ...]) -> None:
     if value not in choices:
         near = difflib.get_close_matches(value, choices, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"one of {', '.join(choices)}"
-        raise HandlerError(f"{option}={value!r} is not known", hint)
+        known = ", ".join(map(repr, choices))
+        hint = f"did you mean {near[0]!r}?" if near else f"use one of {known}"
+        raise HandlerError(f"{option}={value!r} is unknown", hint)
 
 
 def _fingerprint(function: Callable[..., Any]) -> str:
-    """A short name of this version of the code, kept with dead letters."""
+    """A short name for this version of the code, kept with dead letters."""
     try:
         text = inspect.getsource(function)
     except (OSError, TypeError):

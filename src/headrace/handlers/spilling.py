@@ -1,4 +1,4 @@
-"""Spilling: messages that find no room go to the store, and come back when there is some."""
+"""Spilling: messages that find no room in memory go to the store until there is some."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from headrace.handlers.scheduler import Scheduler
 
 TAKEN_MAX = 100
-# How late it may notice that another process has left something in the spill.
+# How late it may notice messages that another process left in the spill.
 POLL_MS = 1_000
 
 _log = logging.getLogger("headrace.handlers")
 
 
 class Spilling:
-    """The spill of one handler: filled by its runner, emptied by a thread of its own."""
+    """The spill of one handler: the session fills it, a thread of its own empties it."""
 
     def __init__(
         self, scheduler: Scheduler, execution: Execution, failures: Failures, context: AppContext
@@ -45,17 +45,17 @@ class Spilling:
         self._thread = threading.Thread(target=self._work, name=f"{self._name}-spill", daemon=True)
 
     def start(self) -> None:
-        """Begin to bring back what is in the spill."""
+        """Start running what is in the spill."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End after the message at hand; the others are given back."""
+        """Stop after the current message, and give the others back."""
         self._stop.set()
         self._wake.set()
         self._thread.join()
 
     def put(self, records: Sequence[ConsumedRecord]) -> None:
-        """Keep records in the store; durable when it returns, so they count as done."""
+        """Store records; durable when it returns, so they count as done."""
         messages = [self._large_rows.to_row(Message.from_record(record)) for record in records]
         with self._store.begin() as tx:
             self._store.spill.put(tx, self._name, messages)
@@ -73,15 +73,15 @@ class Spilling:
         while not self._stop.is_set():
             self._wake.clear()
             try:
-                brought = self._bring_back()
-            except Exception as trouble:
-                # Leases run out by themselves, so nothing is forgotten.
-                _log.warning("the spill of %s pauses: %s", self._name, trouble)
-                brought = 0
-            if not brought:
+                ran = self._run_some()
+            except Exception as problem:
+                # Leases expire by themselves, so nothing is lost.
+                _log.warning("the spill of %s pauses: %s", self._name, problem)
+                ran = 0
+            if not ran:
                 self._wake.wait(POLL_MS / 1000)
 
-    def _bring_back(self) -> int:
+    def _run_some(self) -> int:
         scheduler = self._scheduler
         if scheduler.lanes.messages > scheduler.spec.buffer_messages // 2:
             return 0
@@ -103,7 +103,7 @@ class Spilling:
                 lambda tx: self._store.spill.done(tx, [seq]),
             )
         except BaseException as error:
-            # A handler that calls sys.exit() ends neither this thread nor the process.
+            # Even SystemExit: a handler that calls sys.exit() must not end this thread.
             if isinstance(error, Unavailable):
                 raise
             self._failures.give_up(message, error, 1)

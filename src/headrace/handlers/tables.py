@@ -15,21 +15,21 @@ if TYPE_CHECKING:
     from headrace.handlers.context import AppContext
     from headrace.telemetry.alarms import Alarms
 
-# A reader waits so long for the table to be whole; then it is told to come back later.
+# A lookup waits this long for the table to be complete.
 READY_SECONDS = 60.0
 
 
 class TableNotReady(Unavailable):
-    """The table has not yet read its topic to the end; what needs it is tried again."""
+    """The table has not yet read its topic to the end; try again later."""
 
 
 class Table(Mapping[Any, Any]):
-    """What every key of a compacted topic says now; read only, safe from many threads.
+    """The latest value of every key of a compacted topic; read only, safe from many threads.
 
     It is read from offset zero when the app starts, then follows the topic; a record without a
-    value deletes its key. Who looks before it has caught up waits until it has. `key` and `value`
-    are what the bytes are decoded to: str, bytes, a msgspec Struct, a dataclass, a pydantic model.
-    A record that cannot be decoded rings an alarm and leaves its key as it was.
+    value deletes its key. A lookup waits until the table has caught up. `key` and `value` are the
+    types to decode to: str, bytes, a msgspec Struct, a dataclass, a pydantic model. A record that
+    cannot be decoded rings an alarm and leaves its key as it was.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Table(Mapping[Any, Any]):
         self._closing = threading.Event()
 
     def start(self, context: AppContext) -> None:
-        """Begin to read; returns at once."""
+        """Start reading, and return at once."""
         from headrace.client.compacted import CompactedReader
 
         self._rows = {}
@@ -73,24 +73,24 @@ class Table(Mapping[Any, Any]):
 
     @property
     def ready(self) -> bool:
-        """Whether all that was in the topic at the start has been read."""
+        """Whether everything that was in the topic at the start has been read."""
         return self._reader is not None and self._reader.caught_up.is_set()
 
     def wait_ready(self, timeout_s: float) -> bool:
-        """Wait until it is; False after the timeout."""
+        """Wait until it is ready; False after the timeout."""
         return self._reader is not None and self._reader.caught_up.wait(timeout_s)
 
     def __getitem__(self, key: Any) -> Any:
-        return self._whole()[key]
+        return self._complete()[key]
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.snapshot())
 
     def __len__(self) -> int:
-        return len(self._whole())
+        return len(self._complete())
 
     def __contains__(self, key: object) -> bool:
-        return key in self._whole()
+        return key in self._complete()
 
     def items(self) -> ItemsView[Any, Any]:
         """Keys and values as they are now."""
@@ -101,22 +101,22 @@ class Table(Mapping[Any, Any]):
         return self.snapshot().values()
 
     def snapshot(self) -> dict[Any, Any]:
-        """A copy, for a look around while the topic goes on."""
-        return self._whole().copy()
+        """A copy that does not change when the topic does."""
+        return self._complete().copy()
 
     def __repr__(self) -> str:
         return f"<Table {self.topic} {len(self._rows)} keys{'' if self.ready else ', not ready'}>"
 
-    def _whole(self) -> dict[Any, Any]:
+    def _complete(self) -> dict[Any, Any]:
         reader = self._reader
         if reader is None:
             raise HandlerError(
-                f"the table of {self.topic} is not read yet", "it is live while its app runs"
+                f"the table of {self.topic} is not live", "a table is live while its app runs"
             )
         if not reader.caught_up.is_set() and not reader.caught_up.wait(self._ready_s):
             raise TableNotReady(
-                f"the table of {self.topic} has not caught up within {self._ready_s:g} s; "
-                "are the brokers reachable?"
+                f"the table of {self.topic} has not caught up within {self._ready_s:g} s",
+                "are the brokers reachable?",
             )
         return self._rows
 
@@ -131,7 +131,7 @@ class Table(Mapping[Any, Any]):
             assert self._alarms is not None
             self._alarms.ring(
                 "table-record-refused",
-                f"a record of {self.topic} with key {key[:60]!r} is passed over: {problem}",
+                f"skipped a record of {self.topic} with key {key[:60]!r}: {problem}",
                 topic=self.topic,
                 key=key,
             )

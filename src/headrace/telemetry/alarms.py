@@ -1,4 +1,4 @@
-"""Alarms: what a person should hear of, logged and handed to the application's callbacks."""
+"""Alarms: events that need a person, logged and passed to the application's callbacks."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ AlarmName = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
-    """One thing that went wrong: a stable name, a sentence, and figures."""
+    """One event: a stable name, a sentence for people, and details for programs."""
 
     name: AlarmName
     text: str
@@ -57,7 +57,7 @@ class NamedAlarm(NamedTuple):
 
 
 class Alarms:
-    """Where alarms are rung; safe from any thread."""
+    """Rings alarms; safe from any thread."""
 
     def __init__(self) -> None:
         self._callbacks: list[Callable[[Alarm], None]] = []
@@ -67,7 +67,7 @@ class Alarms:
         self._callbacks.append(callback)
 
     def ring(self, name: AlarmName, text: str, **details: Any) -> None:
-        """Log a warning and tell every callback; a callback that fails is logged, never raised."""
+        """Log a warning and call every callback; an error of a callback is only logged."""
         _log.warning("%s: %s", name, text, extra={"alarm": name, "details": details})
         alarm = Alarm(name, text, details)
         for callback in self._callbacks:
