@@ -1,1 +1,1 @@
-"""What the platform reports about itself: alarms for people (`alarms.py`). Every room may use it."""
+"""What the platform reports about itself: `alarms.py` rings alarms. Every room may use it."""
