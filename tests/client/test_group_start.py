@@ -17,7 +17,7 @@ from tests.client.kafkas import Kafka, values
 from tests.waiting import wait_until
 
 from headrace.client import Consumer
-from headrace.client.consumer.group_start import Beginnings, Limits, Mark, find_mark
+from headrace.client.consumer.group_start import GroupStart, Limits, Mark, find_mark
 from headrace.client.consumer.offsets import Offsets
 from headrace.client.consumer.start import EARLIEST, LATEST, Start
 from headrace.protocol.partitions import TopicPartition
@@ -34,7 +34,7 @@ class Member:
     def __init__(self, world: World, reset: Start) -> None:
         skew_ms = world.chance.randrange(-10_000, 10_000)
         self.positions: dict[int, int] = {}
-        self.beginnings = Beginnings(
+        self.group_start = GroupStart(
             cast(Offsets, world),
             "g",
             start=LATEST,
@@ -166,7 +166,7 @@ class World:
             return
         if self.began_step is None:
             self.began_step = self.step
-        begun, new = member.beginnings.find([(TOPIC, number) for number in numbers])
+        begun, new = member.group_start.find([(TOPIC, number) for number in numbers])
         if member not in self.members:
             return
         if self._is_calm or self.chance.random() < 0.6:
@@ -189,7 +189,7 @@ class World:
             self._commit_positions(self.chance.choice(self.members))
 
     def _commit_positions(self, member: Member) -> None:
-        mark = member.beginnings.marks.get(TOPIC)
+        mark = member.group_start.marks.get(TOPIC)
         self._store({number: (at, mark) for number, at in member.positions.items()})
 
     def _store(self, commits: dict[int, tuple[int, str | None]]) -> None:
@@ -226,9 +226,9 @@ def test_a_member_whose_first_commit_failed_begins_where_it_was() -> None:
     world.logs = [[1, 2, 3]]
     world._is_calm = True
     member = Member(world, EARLIEST)
-    first, _ = member.beginnings.find([(TOPIC, 0)])
+    first, _ = member.group_start.find([(TOPIC, 0)])
     world.logs[0].append(4)
-    again, noted = member.beginnings.find([(TOPIC, 0)])
+    again, noted = member.group_start.find([(TOPIC, 0)])
     assert [it.offset for it in (*first, *again, *noted)] == [3, 3, 3]
 
 
