@@ -15,7 +15,7 @@ from headrace.store import Store, open_store
 from headrace.store.dead_letters import DEAD, Letter
 from headrace.store.failed_messages import Selection
 from headrace.store.fingerprints import Failure
-from headrace.testing.topics import Topics
+from headrace.testing.topics import BrokerTopics
 
 if TYPE_CHECKING:
     from headrace.testing import BrokerThread
@@ -73,7 +73,7 @@ def test_a_dry_run_of_a_replay_shows_and_sends_nothing(
     printed = headrace("dlq", "replay", "--fingerprint", "abc123", "--dry-run").stdout
     assert "id-1" in printed
     assert printed.endswith("would be sent again: 2\n")
-    assert Topics(broker.bootstrap).partitions("orders") == []
+    assert BrokerTopics(broker.bootstrap).partitions("orders") == []
     assert store.dead_letters.count(Selection()) == 3
 
 
@@ -81,11 +81,11 @@ def test_a_replay_sends_the_message_as_it_was_with_its_id(
     headrace: Headrace, store: Store, broker: BrokerThread
 ) -> None:
     assert headrace("dlq", "replay", "id-1").stdout == "sent again: 1\n"
-    (record,) = Topics(broker.bootstrap).read("orders")
+    (record,) = BrokerTopics(broker.bootstrap).read("orders")
     assert (record.key, record.value, record.id) == (b"k", b"v1", "id-1")
     assert record.headers == [("trace", b"t1"), ("headrace-id", b"id-1")]
     assert headrace("dlq", "replay", "--all").stdout == "sent again: 2\n"
-    assert len(Topics(broker.bootstrap).read("orders")) == 3
+    assert len(BrokerTopics(broker.bootstrap).read("orders")) == 3
     assert headrace("dlq", "list").stdout.splitlines()[1:] == []
     assert len(headrace("dlq", "list", "--replayed").stdout.splitlines()) == 4
     assert "no such dead letter" in headrace("dlq", "replay", "--all", fails=True).stderr

@@ -65,11 +65,11 @@ def test_an_api_goes_by_name_in_any_spelling_or_by_key(name: str | int) -> None:
 
 def test_unknown_names_are_refused_when_the_rule_is_made() -> None:
     faults = Faults()
-    with pytest.raises(ValueError, match="no API is called 'Prodcue'"):
+    with pytest.raises(ValueError, match="'Prodcue' is not an API"):
         faults.drop("Prodcue")
-    with pytest.raises(ValueError, match="no error is called 'OOPS'"):
+    with pytest.raises(ValueError, match="'OOPS' is not an error"):
         faults.fail("Produce", "OOPS")
-    with pytest.raises(ValueError, match="count from 1"):
+    with pytest.raises(ValueError, match="must be at least 1"):
         faults.drop("Produce", nth=0)
 
 

@@ -19,7 +19,7 @@ from headrace.testing.faults import Faults
 START_TIMEOUT_SECONDS = 30.0
 STOP_TIMEOUT_SECONDS = 30.0
 
-# What a test wants otherwise than an operator: nobody waits for members that will not come.
+# Tests do not wait for members that will not come, and need few coordinators.
 TEST_SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "4",
@@ -32,7 +32,7 @@ class BrokerThread:
     """A broker on a free loopback port with fault hooks; a context manager.
 
     Data goes to a temporary folder, removed at the end, unless `data_dir` is given. Settings are
-    broker settings by Kafka's names. `stop()` then `start()` is a restart with the same data on
+    broker settings with Kafka's names. `stop()` then `start()` is a restart with the same data on
     the same port.
     """
 
@@ -56,7 +56,7 @@ class BrokerThread:
 
     @property
     def bootstrap(self) -> str:
-        """HOST:PORT, what a client calls `bootstrap.servers`."""
+        """HOST:PORT, for a client's `bootstrap.servers`."""
         return f"{self.host}:{self.port}"
 
     @property
@@ -91,7 +91,7 @@ class BrokerThread:
         return self
 
     def stop(self) -> None:
-        """Drain and close the broker as SIGTERM does; the data stays. Does nothing if stopped."""
+        """Drain and close the broker as SIGTERM does; the data stays. May be called twice."""
         if self._thread is None:
             return
         try:

@@ -14,9 +14,9 @@ from collections.abc import Callable
 from headrace.broker.clock import WakeUp
 
 ADVANCE_TIMEOUT_SECONDS = 30.0
-# Work that an alarm starts may wait for something else, such as a client; then time moves on.
+# Work that an alarm starts may wait for something else, such as a client; then time goes on.
 SETTLE_TIMEOUT_SECONDS = 5.0
-# A thread that was woken may never wait again, but do something else.
+# A thread that was woken may do something else instead of waiting again.
 THREAD_TIMEOUT_SECONDS = 1.0
 # How late a thread that waits on virtual time may notice an event.
 TICK_SECONDS = 0.005
@@ -33,7 +33,7 @@ class VirtualAlarm:
         self.wake = None
 
     def ring(self) -> None:
-        """Runs on the loop; a cancel that came first wins."""
+        """Call `wake` on the loop, unless it was cancelled before."""
         wake, self.wake = self.wake, None
         if wake is not None:
             wake()
@@ -48,11 +48,11 @@ class ThreadAlarm:
 
 
 class VirtualClock:
-    """Wall and monotonic time that move only by `advance`, for what is slow in real life.
+    """Wall and monotonic time that move only by `advance`, so that slow things are tested quickly.
 
     Drives sessions, retention and transaction timeouts of a broker, and the waits of threads, such
     as those of retries. Fetch waits and rebalance delays are on real time in the broker, so real
-    clients work as ever. One clock may serve several brokers and applications.
+    clients work as usual. One clock may serve several brokers and applications.
     """
 
     def __init__(self, now_ms: int | None = None) -> None:
@@ -62,7 +62,7 @@ class VirtualClock:
         self._advancing = threading.Lock()
         self._alarms: list[tuple[int, int, VirtualAlarm | ThreadAlarm]] = []
         self._order = itertools.count()
-        # Threads that have waited on this clock and are at work now.
+        # Threads that have waited on this clock before and do not wait now.
         self._at_work: set[threading.Thread] = set()
         self._asleep = threading.Condition(self._lock)
 
@@ -106,18 +106,18 @@ class VirtualClock:
         return event.is_set()
 
     def next_deadline_ms(self) -> int | None:
-        """How far off the next deadline is; None when nothing waits."""
+        """In how many milliseconds the next deadline is; None without one."""
         with self._lock:
             return self._alarms[0][0] - self._elapsed_ms if self._alarms else None
 
     def advance(self, ms: int) -> None:
-        """Move time on, stopping at every deadline on the way.
+        """Move time forward, stopping at every deadline on the way.
 
-        When it returns, all that was due has been called, the tasks begun by it have ended, and
-        the threads woken by it wait again. Called from a test's thread, not from a broker's loop.
+        When this returns, everything due was called, the tasks it started have ended, and the
+        threads it woke wait again. Call it from a test's thread, not from a broker's loop.
         """
         if ms < 0:
-            raise ValueError(f"time goes forward only, got {ms} ms")
+            raise ValueError(f"time cannot move by {ms} ms; use 0 or more, or jump()")
         with self._advancing:
             target_ms = self._elapsed_ms + ms
             self._settle_threads()
@@ -145,12 +145,12 @@ class VirtualClock:
             return alarm
 
     def _settle_threads(self) -> None:
-        """Let the threads that use this clock finish what they do, until they wait again."""
+        """Wait until the threads that use this clock wait again."""
         give_up_at = time.monotonic() + THREAD_TIMEOUT_SECONDS
         with self._asleep:
             while busy := self._busy_threads():
                 if time.monotonic() > give_up_at:
-                    # They do something else for long; they count again once they wait again.
+                    # They are busy with something else; they count again once they wait again.
                     self._at_work -= busy
                     return
                 self._asleep.wait(TICK_SECONDS)
@@ -162,7 +162,7 @@ class VirtualClock:
 
 
 def _ring_on_its_loop(alarm: VirtualAlarm) -> None:
-    """Ring, and wait for the tasks that the ringing has started."""
+    """Ring the alarm, and wait for the tasks that it starts."""
     if alarm.wake is None or alarm.loop.is_closed():
         return
     rung: concurrent.futures.Future[None] = concurrent.futures.Future()

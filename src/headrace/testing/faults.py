@@ -13,11 +13,11 @@ Error = ErrorCode | int | str
 
 
 class Fault:
-    """One rule: what happens to which requests of an API, and how often it has happened."""
+    """One rule: what happens to which requests of an API, and how often it did."""
 
     def __init__(self, api: ApiKey, action: Action, nth: int, times: int) -> None:
         if nth < 1 or times < 1:
-            raise ValueError(f"nth and times count from 1, got nth={nth} times={times}")
+            raise ValueError(f"nth={nth} and times={times} must be at least 1")
         self.api = api
         self.action = action
         self.seen = 0
@@ -34,7 +34,7 @@ class Fault:
             )
 
     def on_request(self) -> Action | None:
-        """Count a request of the API and say what happens to it."""
+        """Count a request of the API and return what happens to it."""
         self.seen += 1
         if not self._first <= self.seen <= self._last:
             return None
@@ -44,7 +44,7 @@ class Fault:
 
 
 class Faults:
-    """The faults of one broker; a rule counts the requests that come after it was made."""
+    """The faults of one broker; a rule counts the requests after its creation."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -101,9 +101,7 @@ def _api(api: Api) -> ApiKey:
     try:
         return ApiKey(api) if isinstance(api, int) else _APIS[_plain(api)]
     except (KeyError, ValueError):
-        raise ValueError(
-            f"no API is called {api!r}; names are Kafka's, such as 'Produce'"
-        ) from None
+        raise ValueError(f"{api!r} is not an API; use Kafka's name, such as 'Produce'") from None
 
 
 def _error(error: Error) -> ErrorCode:
@@ -113,5 +111,5 @@ def _error(error: Error) -> ErrorCode:
         return _ERRORS[error if isinstance(error, int) else error.upper()]
     except KeyError:
         raise ValueError(
-            f"no error is called {error!r}; names are Kafka's, such as 'NOT_LEADER_OR_FOLLOWER'"
+            f"{error!r} is not an error; use Kafka's name, such as 'NOT_LEADER_OR_FOLLOWER'"
         ) from None

@@ -1,4 +1,4 @@
-"""The pytest plugin: fixtures that any project has once Headrace is installed."""
+"""The pytest plugin: fixtures for every project that has Headrace installed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def headrace_clock() -> VirtualClock:
 def headrace_virtual_broker(
     request: pytest.FixtureRequest, tmp_path: Path, headrace_clock: VirtualClock
 ) -> Iterator[BrokerThread]:
-    """As `headrace_broker`, on the virtual time of `headrace_clock`."""
+    """Like `headrace_broker`, on the virtual time of `headrace_clock`."""
     from headrace.testing import BrokerThread
 
     data_dir = tmp_path / "headrace"
@@ -45,9 +45,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "headrace(settings): broker settings for the headrace_broker fixtures"
     )
-    # pytest parses anew every module of a package that has a plugin, to rewrite its asserts. Ours
-    # says nothing by them, and imports much of itself late and in threads, where CPython 3.11
-    # breaks when two of them parse at once.
+    # pytest parses every module of a package that has a plugin again, to rewrite its asserts. Ours
+    # does not need that, and imports much of itself late and in threads, where CPython 3.11 fails
+    # when two of them parse at once.
     hook = config.pluginmanager.rewrite_hook
     getattr(hook, "_must_rewrite", set()).discard("headrace")
     getattr(hook, "_marked_for_rewrite_cache", {}).clear()

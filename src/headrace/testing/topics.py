@@ -1,4 +1,4 @@
-"""The topics of a test's broker: made, measured and read to their end."""
+"""The topics of a test's broker: created, measured and read to their end."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from headrace.protocol.partitions import TopicPartition
 TIMEOUT_SECONDS = 30.0
 
 
-class Topics:
-    """Looks at topics from outside the application."""
+class BrokerTopics:
+    """Reads topics from outside the application."""
 
     def __init__(self, bootstrap: str) -> None:
         self._config = {"bootstrap.servers": bootstrap, "log_level": 0}
@@ -30,19 +30,19 @@ class Topics:
         config: Mapping[str, str] | None = None,
         partitions: int = -1,
     ) -> None:
-        """Make topics that are not there, with as many partitions as the broker gives by itself."""
+        """Create missing topics, by default with as many partitions as the broker chooses."""
         # A name that begins with ^ is a pattern.
         plain = [name for name in names if not name.startswith("^")]
         new = [NeededTopic(name, partitions, config or {}) for name in plain]
         create_topics(self._admin, new, TIMEOUT_SECONDS)
 
     def partitions(self, topic: str) -> list[int]:
-        """The partitions of a topic; none if there is no such topic."""
+        """The partitions of a topic; none if it does not exist."""
         found = self._admin.list_topics(timeout=TIMEOUT_SECONDS).topics.get(topic)
         return [] if found is None else sorted(found.partitions)
 
     def ends(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offset after the last record of partitions."""
+        """The offset after the last record of each partition."""
         asked = {LibraryPartition(*place): OffsetSpec.latest() for place in places}
         if not asked:
             return {}
@@ -63,7 +63,7 @@ class Topics:
         return sorted(messages, key=lambda message: (message.partition, message.offset))
 
     def has_records(self, place: TopicPartition, offset: int) -> bool:
-        """Whether there is a record from an offset on; markers of transactions are none."""
+        """Whether there is a record from an offset on, other than transaction markers."""
         with closing(self._records([LibraryPartition(*place, offset)])) as records:
             return next(records, None) is not None
 
@@ -76,7 +76,7 @@ class Topics:
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
                 "enable.partition.eof": True,
-                # The end is seen when a fetch has waited this long.
+                # The library reports the end once a fetch has waited this long.
                 "fetch.wait.max.ms": 10,
             }
         )

@@ -14,12 +14,12 @@ from headrace.testing.broker_thread import BrokerThread
 from headrace.testing.clock import VirtualClock
 
 _MAKERS = {"delay": delay_service, "half": half_service}
-# One owner has nothing to share.
+# A single instance has no partitions to share.
 OPTIONS = LedgerOptions(state_partitions=1)
 
 
-class KitServices:
-    """Each is started when its topic is there, as `headrace up` does it."""
+class LedgerServices:
+    """Starts each service when its topic exists, as `headrace up` does."""
 
     def __init__(self, broker: BrokerThread, clock: VirtualClock, alarms: Alarms) -> None:
         self._broker = broker
@@ -28,7 +28,7 @@ class KitServices:
         self._running: dict[str, LedgerService] = {}
 
     def start_needed(self) -> None:
-        """Start those whose topic somebody has made."""
+        """Start the services whose topic exists by now."""
         topics = self._broker.broker.node.catalog.topics
         for name, make in _MAKERS.items():
             if name not in self._running and ServiceTopics(name).input in topics:
@@ -38,13 +38,13 @@ class KitServices:
                 service.start()
 
     def stop(self) -> None:
-        """Stop all that run."""
+        """Stop all services."""
         while self._running:
             self._running.popitem()[1].stop()
 
     @property
     def topics(self) -> list[str]:
-        """The topics that they read."""
+        """The topics that the services read."""
         return [
             topic
             for name, service in self._running.items()
@@ -53,14 +53,14 @@ class KitServices:
         ]
 
     def positions(self) -> dict[tuple[str, int], int]:
-        """How far they have read."""
+        """How far the services have read."""
         found: dict[tuple[str, int], int] = {}
         for service in self._running.values():
             found |= service.stats.positions
         return found
 
     def work(self) -> list[str]:
-        """What they have to do right now."""
+        """The services that have something to do now, in words."""
         return [
             f"the {name} service is at work"
             for name, service in self._running.items()
@@ -68,7 +68,7 @@ class KitServices:
         ]
 
     def due_ms(self) -> Iterable[int]:
-        """How far off the next deliveries or checks are."""
+        """In how many milliseconds the next deliveries or checks are due."""
         dues = (service.stats.first_due_ms for service in self._running.values())
         return [due - self._clock.now_ms() for due in dues if due is not None and due < NEVER_MS]
 
