@@ -13,6 +13,9 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from tests.waiting import wait_until
 
 TIMEOUT_SECONDS = 60.0
+# Members of a group hear of a rebalance by their heartbeats, and of the end of a partition when a
+# fetch has waited; by default that takes three seconds and half a second.
+LIVELY = {"heartbeat.interval.ms": 200, "fetch.wait.max.ms": 50}
 
 _numbers = itertools.count(1)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.apache_kafka import ApacheKafka
-from tests.client.kafkas import Kafka, read_values, values
+from tests.client.kafkas import LIVELY, Kafka, read_values, values
 from tests.waiting import wait_until
 
 from headrace.client import Consumer
@@ -17,8 +17,6 @@ from headrace.client.errors import CommitFailed
 from headrace.testing import BrokerThread
 
 MANUAL = {"enable.auto.commit": False}
-# Members hear of a rebalance by their heartbeats.
-LIVELY = {"heartbeat.interval.ms": 200}
 EARLIEST = {"auto.offset.reset": "earliest"}
 
 

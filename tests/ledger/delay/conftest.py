@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from tests.apache_kafka import ApacheKafka
-from tests.client.kafkas import TIMEOUT_SECONDS, Kafka
+from tests.client.kafkas import LIVELY, TIMEOUT_SECONDS, Kafka
 
 from headrace.ledger.delay.service import delay_service
 from headrace.ledger.service import LedgerService
@@ -33,7 +33,7 @@ def kafka(request: pytest.FixtureRequest) -> Kafka:
 @pytest.fixture(scope="module")
 def service(kafka: Kafka) -> Iterator[LedgerService]:
     """An instance of the delay service that the tests of a module share."""
-    running = delay_service(kafka.quiet)
+    running = delay_service({**kafka.quiet, **LIVELY})
     running.start()
     try:
         assert running.wait_ready(TIMEOUT_SECONDS)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer as TransactionalProducer
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
-from tests.client.kafkas import TIMEOUT_SECONDS, Kafka
+from tests.client.kafkas import LIVELY, TIMEOUT_SECONDS, Kafka
 from tests.ledger.delay.reading import read_all
 from tests.waiting import wait_until
 
@@ -37,7 +37,7 @@ def notes(kafka: Kafka) -> str:
 
 @contextmanager
 def running(kafka: Kafka, **options: Any) -> Iterator[LedgerService]:
-    service = delay_service(kafka.quiet, **options)
+    service = delay_service({**kafka.quiet, **LIVELY}, **options)
     service.start()
     try:
         yield service

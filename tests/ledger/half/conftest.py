@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from tests.client.kafkas import LIVELY
 from tests.handlers.running import read_all
 from tests.ledger.half.world import command
 from tests.waiting import WAIT_SECONDS, wait_until
@@ -24,8 +25,6 @@ from headrace.ledger.half.service import HalfStatus, half_service, half_statuses
 from headrace.telemetry.alarms import Alarm, Alarms
 from headrace.testing import BrokerThread
 
-# Members hear of a rebalance by their heartbeats.
-LIVELY = {"heartbeat.interval.ms": 200}
 QUICK = HalfLimits(first_check_ms=1_000, check_every_ms=500, checks_max=3)
 
 _numbers = itertools.count(1)

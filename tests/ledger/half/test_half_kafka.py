@@ -17,8 +17,9 @@ from confluent_kafka.admin import (
     ConfigResource,
     ResourceType,
 )
+from tests.client.kafkas import LIVELY
 from tests.handlers.running import read_all
-from tests.ledger.half.conftest import LIVELY, QUICK, HalfKafka
+from tests.ledger.half.conftest import QUICK, HalfKafka
 from tests.waiting import WAIT_SECONDS, wait_until
 
 from headrace import cli
