@@ -146,7 +146,7 @@ def test_an_app_that_cannot_start_says_why() -> None:
     def bill(_order: str) -> None:
         pass
 
-    with pytest.raises(Exception, match="no store"), run(app):
+    with pytest.raises(Exception, match="needs a store"), run(app):
         raise AssertionError("it started")
 
 
