@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 from sqlalchemy import Connection, CursorResult, Executable, RootTransaction, TextClause, text
 from sqlalchemy.exc import SQLAlchemyError
 
-from headrace.client.delayed import After, At
+from headrace.client.delayed import CANCEL_HEADER, DELAY_TOPIC, After, At
 from headrace.store.columns import GivenHeaders
 from headrace.store.errors import TransactionBroken, is_foreign, unavailable
 from headrace.store.outgoing import Outgoing, insert_all, outgoing
@@ -102,6 +102,13 @@ class Transaction:
         )
         self._sends.append(row)
         return row.id
+
+    def cancel_delayed(self, id: str) -> str:
+        """Cancel a delayed message by its id once this is committed, and return the command's id.
+
+        Without effect if the message has been delivered by then.
+        """
+        return self.send(DELAY_TOPIC, None, headers=[(CANCEL_HEADER, id)])
 
     @contextmanager
     def savepoint(self) -> Iterator[None]:

@@ -50,6 +50,11 @@ def test_a_cancel_needs_only_an_id(headers: list[tuple[str, bytes | None]]) -> N
     assert command.id == "a"
 
 
+def test_the_id_of_the_command_comes_before_the_id_that_an_outbox_adds() -> None:
+    command = read(("headrace-id", b"row-17"), ("headrace-cancel", b"a"))
+    assert (command.state, command.id) == (State.CANCELLED, "a")
+
+
 @pytest.mark.parametrize(
     ("headers", "reason"),
     [

@@ -56,6 +56,34 @@ def test_a_message_of_a_transaction_is_delayed_if_that_is_committed() -> None:
         assert heard == ["good"]
 
 
+def test_a_transaction_cancels_a_delayed_message_if_it_is_committed() -> None:
+    app = App("localhost:9092", store="sqlite:///unused.db")
+    heard: list[str] = []
+
+    @app.handler("orders", group="shop")
+    def order(text: str, tx: Transaction) -> None:
+        tx.send("reminders", text, id=f"reminder-{text}", after="15m")
+
+    @app.handler("payments", group="shop", dead_letters=False)
+    def pay(text: str, tx: Transaction) -> None:
+        tx.cancel_delayed(f"reminder-{text}")
+        if text == "bounced":
+            raise ValueError(text)
+
+    @app.handler("reminders", group="mail")
+    def remind(text: str) -> None:
+        heard.append(text)
+
+    with run(app) as world:
+        for text in ("paid", "bounced", "open"):
+            world.send("orders", text)
+        world.settle()
+        for text in ("paid", "bounced"):
+            world.send("payments", text)
+        world.advance("15m")
+        assert sorted(heard) == ["bounced", "open"]
+
+
 def test_a_message_of_a_kafka_transaction_is_delayed_with_it() -> None:
     app = App("localhost:9092")
     heard: list[str] = []

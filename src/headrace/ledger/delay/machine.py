@@ -126,9 +126,10 @@ def read_command(message: Message, now_ms: int) -> LedgerEntry:
     position = CommandPosition(message.partition, message.offset)
     at_ms = message.timestamp_ms or now_ms
     if CANCEL_HEADER in given:
-        id = given.get(ID_HEADER) or given[CANCEL_HEADER]
+        # The command's own id comes first: an outbox gives every message it sends another one.
+        id = given[CANCEL_HEADER] or given.get(ID_HEADER)
         if not id:
-            raise ValueError(f"a cancel needs the id of its message, in {ID_HEADER}")
+            raise ValueError(f"a cancel needs the id of its message, in {CANCEL_HEADER}")
         return LedgerEntry(read_id(id), State.CANCELLED, at_ms + CANCEL_KEPT_MS, at_ms, position)
     raw_id = given.get(ID_HEADER)
     # A message without an id is delivered as any other, but cannot be cancelled.
