@@ -13,6 +13,7 @@ from tests.apache_kafka import ApacheKafka
 from tests.client.kafkas import Kafka
 
 from headrace.spark.pipelines.foreach_batch import check_callbacks
+from headrace.spark.sessions import home_without_zip
 from headrace.testing import BrokerThread
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
     # Whether ./test has put it first on the path or not.
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    session = (
+    builder = (
         SparkSession.builder.master("local[2]")
         .appName("headrace tests")
         .config("spark.ui.enabled", "false")
@@ -48,8 +49,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
         .config("spark.sql.streaming.numRecentProgressUpdates", "1000")
-        .getOrCreate()
+        .config("spark.python.unix.domain.socket.enabled", "true")
     )
+    # As pipelines have it: without it every Python process compiles PySpark for a second.
+    with home_without_zip():
+        session = builder.getOrCreate()
     session.sparkContext.setLogLevel("OFF")
     while LOW_DESCRIPTORS:
         os.close(LOW_DESCRIPTORS.pop())
