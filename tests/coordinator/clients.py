@@ -1,4 +1,4 @@
-"""Clients of groups that ask the handlers of a real broker, in a choice of protocol versions."""
+"""Clients of groups that call the API functions of a real broker, in several versions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from typing import NamedTuple
 
 from tests.broker.apis.asking import Asker
-from tests.coordinator.stage import CODES, subscription
+from tests.coordinator.harness import CODES, subscription
 
 from headrace.protocol.api.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from headrace.protocol.api.heartbeat import HeartbeatRequest, HeartbeatResponse

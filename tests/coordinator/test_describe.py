@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from tests.coordinator.stage import GROUP, Stage
+from tests.coordinator.harness import GROUP, Harness
 
 from headrace.coordinator.describe import described, listed, not_described
 from headrace.protocol.errors import ErrorCode
 
 
 def test_a_stable_group_with_its_members() -> None:
-    stage = Stage()
-    leader, follower = stage.stable(protocols={"range": b"meta"})
-    group = described(stage.group)
+    harness = Harness()
+    leader, follower = harness.stable(protocols={"range": b"meta"})
+    group = described(harness.group)
     assert (group.group_id, group.group_state) == (GROUP, "Stable")
     assert (group.protocol_type, group.protocol_data) == ("consumer", "range")
     assert {m.member_id: (m.member_metadata, m.member_assignment) for m in group.members} == {
@@ -21,10 +21,10 @@ def test_a_stable_group_with_its_members() -> None:
 
 
 def test_a_rebalancing_group_has_no_protocol_yet() -> None:
-    stage = Stage()
-    leader, _ = stage.stable()
-    stage.join(leader)
-    group = described(stage.group)
+    harness = Harness()
+    leader, _ = harness.stable()
+    harness.join(leader)
+    group = described(harness.group)
     assert (group.group_state, group.protocol_data) == ("PreparingRebalance", "")
     assert [m.member_metadata for m in group.members] == [b"", b""]
 
@@ -37,10 +37,10 @@ def test_a_group_that_is_not_there_is_dead_or_an_error() -> None:
 
 
 def test_groups_are_listed_by_state_and_type() -> None:
-    stage = Stage()
-    stage.stable(1, group=GROUP)
-    stage.commit({("t", 0): 1}, group="simple")
-    groups = list(stage.coordinator.groups.values())
+    harness = Harness()
+    harness.stable(1, group=GROUP)
+    harness.commit({("t", 0): 1}, group="simple")
+    groups = list(harness.coordinator.groups.values())
     found = {g.group_id: (g.group_state, g.protocol_type, g.group_type) for g in listed(groups)}
     assert found == {GROUP: ("Stable", "consumer", "classic"), "simple": ("Empty", "", "classic")}
     assert [g.group_id for g in listed(groups, ["stable"])] == [GROUP]

@@ -8,7 +8,7 @@ from dataclasses import replace
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from tests.coordinator.stage import GROUP, Stage, Waiting, subscription
+from tests.coordinator.harness import GROUP, Harness, Waiting, subscription
 
 from headrace.coordinator.effects import Cause, Result, TimerKey, TimerKind
 from headrace.coordinator.group import Group
@@ -34,7 +34,7 @@ class GroupHistory(RuleBasedStateMachine):
 
     @initialize(delay_ms=st.sampled_from([0, 3_000]), size_max=st.sampled_from([3, 100]))
     def begin(self, delay_ms: int, size_max: int) -> None:
-        self.stage = Stage(
+        self.harness = Harness(
             GroupSettings(initial_rebalance_delay_ms=delay_ms, group_size_max=size_max)
         )
         # Every id that a client ever learned, with its instance.
@@ -44,7 +44,7 @@ class GroupHistory(RuleBasedStateMachine):
         # Who owns a partition in a generation: an instance or a member.
         self.owners: dict[tuple[int, int], str] = {}
         self.acknowledged: dict[tuple[str, int], int] = {}
-        # What was acknowledged when the log had so many records.
+        # What was acknowledged when the log had this many records.
         self.history: dict[int, dict[tuple[str, int], int]] = {0: {}}
         self.stored_generation = 0
         self.shared_generation = 0
@@ -55,7 +55,7 @@ class GroupHistory(RuleBasedStateMachine):
         return self.ids[pick % len(self.ids)] if self.ids else ("stranger", None)
 
     def generation(self, pick: int) -> int:
-        group = self.stage.coordinator.groups.get(GROUP)
+        group = self.harness.coordinator.groups.get(GROUP)
         right = group.generation if group is not None else 0
         return right if pick % 8 else right + pick % 3 - 1
 
@@ -76,7 +76,7 @@ class GroupHistory(RuleBasedStateMachine):
     ) -> None:
         member_id, known_instance = ("", instance) if new else self.member(pick)
         instance = instance if new else known_instance
-        waiting = self.stage.join(
+        waiting = self.harness.join(
             member_id,
             instance=instance,
             protocols=protocols,
@@ -100,14 +100,14 @@ class GroupHistory(RuleBasedStateMachine):
             protocols = PROTOCOLS[seed % 2]
             self.join(seed, True, instance, protocols, 9)
         for number, (member_id, instance) in enumerate(list(self.ids)):
-            group = self.stage.coordinator.groups.get(GROUP)
+            group = self.harness.coordinator.groups.get(GROUP)
             known = group is not None and (member_id in group.members or member_id in group.pending)
             if known and number != absent:
                 place = self.ids.index((member_id, instance))
                 self.join(place, False, None, PROTOCOLS[seed % 2], 9)
         self.time_passes(3_000)
         for place, (member_id, _) in enumerate(list(self.ids)):
-            group = self.stage.coordinator.groups.get(GROUP)
+            group = self.harness.coordinator.groups.get(GROUP)
             if group is not None and member_id in group.members and place != silent:
                 self.sync(place, 1, seed)
 
@@ -115,14 +115,14 @@ class GroupHistory(RuleBasedStateMachine):
     def sync(self, pick: int, generation: int, seed: int) -> None:
         member_id, instance = self.member(pick)
         asked = self.generation(generation)
-        group = self.stage.coordinator.groups.get(GROUP)
+        group = self.harness.coordinator.groups.get(GROUP)
         members = sorted(group.members) if group is not None else []
         # Each partition to one member, otherwise than the last time the leader was asked.
         shares = {member: bytearray() for member in members}
         chance = random.Random(seed)
         for partition in range(PARTITIONS if members else 0):
             shares[chance.choice(members)].append(partition)
-        waiting = self.stage.sync(
+        waiting = self.harness.sync(
             member_id, asked, {m: bytes(s) for m, s in shares.items()}, instance=instance
         )
         self.syncs.append((waiting, member_id, instance, asked))
@@ -131,12 +131,12 @@ class GroupHistory(RuleBasedStateMachine):
     @rule(pick=picks, generation=picks)
     def heartbeat(self, pick: int, generation: int) -> None:
         member_id, instance = self.member(pick)
-        self.stage.heartbeat(member_id, self.generation(generation), instance=instance)
+        self.harness.heartbeat(member_id, self.generation(generation), instance=instance)
 
     @rule(pick=picks)
     def leave(self, pick: int) -> None:
-        if not self.stage.disk_is_full:
-            self.stage.leave(self.member(pick))
+        if not self.harness.disk_is_full:
+            self.harness.leave(self.member(pick))
         self.hear()
 
     @rule(
@@ -147,11 +147,13 @@ class GroupHistory(RuleBasedStateMachine):
         offset=st.integers(0, 1000),
     )
     def commit(self, pick: int, generation: int, simple: bool, partition: int, offset: int) -> None:
-        if self.stage.disk_is_full:
+        if self.harness.disk_is_full:
             return
         member_id, instance = ("", None) if simple else self.member(pick)
         asked = -1 if simple else self.generation(generation)
-        answer = self.stage.commit({("t", partition): offset}, member_id, asked, instance=instance)
+        answer = self.harness.commit(
+            {("t", partition): offset}, member_id, asked, instance=instance
+        )
         if answer == [ErrorCode.NONE]:
             self.acknowledged[("t", partition)] = offset
 
@@ -160,48 +162,48 @@ class GroupHistory(RuleBasedStateMachine):
     @rule(instance=st.sampled_from(["a", "b", "nobody"]))
     def evict(self, instance: str) -> None:
         """A static member is removed by the name that its administrator knows."""
-        if self.stage.disk_is_full:
+        if self.harness.disk_is_full:
             return
-        group = self.stage.coordinator.groups.get(GROUP)
+        group = self.harness.coordinator.groups.get(GROUP)
         known = group is not None and instance in group.instances
         expected = ErrorCode.NONE if known else ErrorCode.UNKNOWN_MEMBER_ID
-        assert self.stage.leave(("", instance)) == [expected]
+        assert self.harness.leave(("", instance)) == [expected]
         self.hear()
 
     @rule()
     def delete(self) -> None:
-        if self.stage.disk_is_full:
+        if self.harness.disk_is_full:
             return
-        group = self.stage.coordinator.groups.get(GROUP)
-        error, records = self.stage.coordinator.delete(GROUP)
+        group = self.harness.coordinator.groups.get(GROUP)
+        error, records = self.harness.coordinator.delete(GROUP)
         if group is None:
             assert error is ErrorCode.GROUP_ID_NOT_FOUND
         elif group.members or group.state is not State.EMPTY:
             assert error is ErrorCode.NON_EMPTY_GROUP
         else:
             assert error is ErrorCode.NONE
-            self.stage.carry_out(Result(records=records))
+            self.harness.carry_out(Result(records=records))
             self.forget()
 
     @rule(size_max=st.sampled_from([1, 3, 100]))
     def restart_with_another_limit(self, size_max: int) -> None:
         """A group that is larger than the new limit has to rebalance, and shrinks by that."""
-        self.stage.settings = replace(self.stage.settings, group_size_max=size_max)
+        self.harness.settings = replace(self.harness.settings, group_size_max=size_max)
         self.crash()
-        group = self.stage.coordinator.groups.get(GROUP)
+        group = self.harness.coordinator.groups.get(GROUP)
         if group is not None and len(group.members) > size_max:
             assert group.state is State.PREPARING
-            assert self.stage.causes[-1] is Cause.GROUP_TOO_LARGE
+            assert self.harness.causes[-1] is Cause.GROUP_TOO_LARGE
 
     @rule()
     def nobody_comes_for_long(self) -> None:
         """Members are gone, then offsets past their retention, then the group itself."""
-        if self.stage.disk_is_full:
+        if self.harness.disk_is_full:
             return
-        self.time_passes(self.stage.settings.offsets_retention_ms + 1_000_000)
-        for result in self.stage.coordinator.expire(self.stage.now):
-            self.stage.carry_out(result)
-        assert GROUP not in self.stage.coordinator.groups
+        self.time_passes(self.harness.settings.offsets_retention_ms + 1_000_000)
+        for result in self.harness.coordinator.expire(self.harness.now):
+            self.harness.carry_out(result)
+        assert GROUP not in self.harness.coordinator.groups
         self.forget()
 
     def forget(self) -> None:
@@ -214,27 +216,27 @@ class GroupHistory(RuleBasedStateMachine):
 
     @rule(ms=st.sampled_from([1, 1_000, 5_000, 9_000, 31_000]))
     def time_passes(self, ms: int) -> None:
-        self.stage.advance(ms)
+        self.harness.advance(ms)
         self.hear()
 
     @rule()
     def crash(self) -> None:
-        self.stage.disk_is_full = False
-        self.stage.restart()
+        self.harness.disk_is_full = False
+        self.harness.restart()
         # Whoever waited is gone with their connections.
         self.joins.clear()
         self.syncs.clear()
 
     @rule(full=st.booleans())
     def disk(self, full: bool) -> None:
-        if not full and self.stage.disk_is_full:
+        if not full and self.harness.disk_is_full:
             # Those whose answers were swallowed would have been refused.
             self.joins = [j for j in self.joins if self.is_parked(j[0])]
             self.syncs = [s for s in self.syncs if self.is_parked(s[0])]
-        self.stage.disk_is_full = full
+        self.harness.disk_is_full = full
 
     def is_parked(self, waiting: Waiting) -> bool:
-        group = self.stage.coordinator.groups.get(GROUP)
+        group = self.harness.coordinator.groups.get(GROUP)
         return group is not None and waiting in (*group.joins.values(), *group.syncs.values())
 
     def hear(self) -> None:
@@ -258,15 +260,15 @@ class GroupHistory(RuleBasedStateMachine):
 
     @invariant()
     def memory_is_what_the_log_says(self) -> None:
-        recovered = self.stage.recovered()
-        assert recovered.stored() == self.stage.coordinator.stored()
+        recovered = self.harness.recovered()
+        assert recovered.stored() == self.harness.coordinator.stored()
 
     @invariant()
     def acknowledged_commits_are_in_every_later_log(self) -> None:
-        length = len(self.stage.log)
+        length = len(self.harness.log)
         self.history[length] = dict(self.acknowledged)
         for prefix in (length, max(n for n in self.history if n <= length // 2)):
-            offsets = self.stage.recovered(prefix).offsets.of_group(GROUP)
+            offsets = self.harness.recovered(prefix).offsets.of_group(GROUP)
             found = {
                 (topic, partition): commit.offset
                 for topic, commits in offsets.items()
@@ -276,32 +278,32 @@ class GroupHistory(RuleBasedStateMachine):
 
     @invariant()
     def stored_generations_never_go_back(self) -> None:
-        group = self.stage.coordinator.groups.get(GROUP)
+        group = self.harness.coordinator.groups.get(GROUP)
         if group is not None and group.stored is not None:
             assert group.stored.generation >= self.stored_generation
             self.stored_generation = group.stored.generation
 
     @invariant()
     def every_rebalance_has_its_reason(self) -> None:
-        assert len(self.stage.causes) == len(self.stage.rebalances)
-        assert all(self.stage.rebalances)
+        assert len(self.harness.causes) == len(self.harness.rebalances)
+        assert all(self.harness.rebalances)
 
     @invariant()
     def the_group_is_in_order(self) -> None:
-        group = self.stage.coordinator.groups.get(GROUP)
+        group = self.harness.coordinator.groups.get(GROUP)
         if group is not None:
             check_order(group)
             check_protocol(group)
-            check_timers(group, self.stage)
+            check_timers(group, self.harness)
 
     def teardown(self) -> None:
-        if not hasattr(self, "stage"):
+        if not hasattr(self, "harness"):
             return
         self.disk(False)
-        self.stage.advance(1_000_000)
+        self.harness.advance(1_000_000)
         assert not [w for w, _ in self.joins if w.waits], "nobody waits for ever"
         assert not [s for s in self.syncs if s[0].waits], "nobody waits for ever"
-        group = self.stage.coordinator.groups.get(GROUP)
+        group = self.harness.coordinator.groups.get(GROUP)
         assert group is None or group.state is State.EMPTY, "silent members are gone"
 
 
@@ -338,14 +340,14 @@ def check_protocol(group: Group) -> None:
     assert votes.count(group.protocol) == max(map(votes.count, common))
 
 
-def check_timers(group: Group, stage: Stage) -> None:
-    """Nothing waits without a timer that will look at it again."""
-    timers = stage.timers
+def check_timers(group: Group, harness: Harness) -> None:
+    """Nothing waits without a timer that will check it again."""
+    timers = harness.timers
     for member_id in (*group.members, *group.pending):
         assert TimerKey(TimerKind.SESSION, GROUP, member_id) in timers
     for member in group.members.values():
         assert member.alarm_ms is not None
-        assert member.alarm_ms <= max(member.deadline_ms, stage.now.monotonic_ms)
+        assert member.alarm_ms <= max(member.deadline_ms, harness.now.monotonic_ms)
     if group.state is State.PREPARING:
         assert TimerKey(TimerKind.JOIN, GROUP) in timers
     if group.state is State.COMPLETING and group.unsynced:

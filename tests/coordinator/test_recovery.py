@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.coordinator.stage import GROUP, Stage
+from tests.coordinator.harness import GROUP, Harness
 
 from headrace.coordinator.coordinator import GroupCoordinator
 from headrace.coordinator.loading import Loader
@@ -63,83 +63,83 @@ def loaded(*batches: bytearray) -> GroupCoordinator:
 
 
 def test_a_stable_group_goes_on_as_if_nothing_had_happened() -> None:
-    stage = Stage()
-    leader, follower = stage.stable(session_ms=10_000)
-    stage.commit({("t", 0): 5}, leader, 1)
-    stage.restart()
-    assert stage.state() is State.STABLE
-    assert stage.heartbeat(follower, 1) is ErrorCode.NONE
-    assert stage.sync(follower, 1).synced.assignment == follower.encode()
-    assert stage.commit({("t", 0): 6}, leader, 1) == [ErrorCode.NONE]
-    stage.advance(9_999)
-    assert stage.state() is State.STABLE, "sessions start anew"
-    stage.advance(1)
-    assert stage.state() is State.EMPTY, "all of them ended"
+    harness = Harness()
+    leader, follower = harness.stable(session_ms=10_000)
+    harness.commit({("t", 0): 5}, leader, 1)
+    harness.restart()
+    assert harness.state() is State.STABLE
+    assert harness.heartbeat(follower, 1) is ErrorCode.NONE
+    assert harness.sync(follower, 1).synced.assignment == follower.encode()
+    assert harness.commit({("t", 0): 6}, leader, 1) == [ErrorCode.NONE]
+    harness.advance(9_999)
+    assert harness.state() is State.STABLE, "sessions start anew"
+    harness.advance(1)
+    assert harness.state() is State.EMPTY, "all of them ended"
 
 
 def test_a_group_that_was_joining_is_the_one_before() -> None:
-    stage = Stage()
-    leader, follower = stage.stable()
-    third, _ = stage.new_member()
-    stage.join(leader)
-    stage.restart()
-    assert stage.state() is State.STABLE
-    assert stage.heartbeat(leader, 1) is ErrorCode.NONE
-    assert stage.heartbeat(follower, 1) is ErrorCode.NONE
-    assert stage.join(third).error is ErrorCode.UNKNOWN_MEMBER_ID
+    harness = Harness()
+    leader, follower = harness.stable()
+    third, _ = harness.new_member()
+    harness.join(leader)
+    harness.restart()
+    assert harness.state() is State.STABLE
+    assert harness.heartbeat(leader, 1) is ErrorCode.NONE
+    assert harness.heartbeat(follower, 1) is ErrorCode.NONE
+    assert harness.join(third).error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_a_generation_whose_shares_were_not_stored_never_was() -> None:
-    stage = Stage()
-    leader, follower = stage.stable()
-    stage.join(leader)
-    assert stage.join(follower).joined.generation_id == 2
-    stage.restart()
-    assert stage.sync(leader, 2).error is ErrorCode.ILLEGAL_GENERATION
-    assert stage.heartbeat(follower, 2) is ErrorCode.ILLEGAL_GENERATION
-    stage.join(leader)
-    assert stage.join(follower).joined.generation_id == 2
-    stage.share_out([leader, follower])
+    harness = Harness()
+    leader, follower = harness.stable()
+    harness.join(leader)
+    assert harness.join(follower).joined.generation_id == 2
+    harness.restart()
+    assert harness.sync(leader, 2).error is ErrorCode.ILLEGAL_GENERATION
+    assert harness.heartbeat(follower, 2) is ErrorCode.ILLEGAL_GENERATION
+    harness.join(leader)
+    assert harness.join(follower).joined.generation_id == 2
+    harness.share_out([leader, follower])
 
 
 def test_an_empty_group_remembers_its_generation() -> None:
-    stage = Stage()
-    (member,) = stage.stable(1)
-    stage.leave((member, None))
-    stage.restart()
-    assert stage.state() is State.EMPTY
-    _, join = stage.new_member()
-    stage.advance(0)
+    harness = Harness()
+    (member,) = harness.stable(1)
+    harness.leave((member, None))
+    harness.restart()
+    assert harness.state() is State.EMPTY
+    _, join = harness.new_member()
+    harness.advance(0)
     assert join.joined.generation_id == 3
 
 
 def test_static_members_are_known_after_a_restart() -> None:
-    stage = Stage()
-    join = stage.join(instance="a")
-    stage.advance(0)
-    stage.share_out([join.joined.member_id])
-    stage.restart()
-    again = stage.join(instance="a").joined
+    harness = Harness()
+    join = harness.join(instance="a")
+    harness.advance(0)
+    harness.share_out([join.joined.member_id])
+    harness.restart()
+    again = harness.join(instance="a").joined
     assert (again.error_code, again.generation_id) == (ErrorCode.NONE, 1)
-    assert stage.sync(again.member_id, 1).synced.assignment == join.joined.member_id.encode()
+    assert harness.sync(again.member_id, 1).synced.assignment == join.joined.member_id.encode()
 
 
 def test_who_waits_is_sent_away_when_the_coordinator_stops() -> None:
-    stage = Stage()
-    leader, follower = stage.stable()
-    join = stage.join(leader)
-    stage.carry_out(stage.coordinator.unload(ErrorCode.NOT_COORDINATOR))
+    harness = Harness()
+    leader, follower = harness.stable()
+    join = harness.join(leader)
+    harness.carry_out(harness.coordinator.unload(ErrorCode.NOT_COORDINATOR))
     assert join.answer(JoinGroupResponse).error_code == ErrorCode.NOT_COORDINATOR
-    assert not stage.coordinator.groups
-    assert stage.heartbeat(follower, 1) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert not harness.coordinator.groups
+    assert harness.heartbeat(follower, 1) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_who_waits_for_a_share_is_sent_away_too() -> None:
-    stage = Stage()
-    (_, _), (follower, _) = stage.new_member(), stage.new_member()
-    stage.advance(0)
-    sync = stage.sync(follower, 1)
-    stage.carry_out(stage.coordinator.unload(ErrorCode.NOT_COORDINATOR))
+    harness = Harness()
+    (_, _), (follower, _) = harness.new_member(), harness.new_member()
+    harness.advance(0)
+    sync = harness.sync(follower, 1)
+    harness.carry_out(harness.coordinator.unload(ErrorCode.NOT_COORDINATOR))
     assert sync.error is ErrorCode.NOT_COORDINATOR
 
 

@@ -37,7 +37,7 @@ class FaultInjector:
         ]
 
     async def act(self, faults: int, pause_ms: int, more: list[Callable[[], None]]) -> None:
-        """Let so many faults happen, each after a pause; `more` are a scenario's own."""
+        """Let this many faults happen, each after a pause; `more` are a scenario's own."""
         deeds = self._deeds + more
         for _ in range(faults):
             await asyncio.sleep(self.world.between(0, pause_ms) / 1000)

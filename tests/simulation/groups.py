@@ -23,9 +23,9 @@ from tests.simulation.members import (
     Member,
     Plan,
 )
+from tests.simulation.message_text import CODES
 from tests.simulation.network import Network
 from tests.simulation.offsets import TOPIC, commit_offsets, look_up
-from tests.simulation.words import CODES
 from tests.simulation.world import Process, World
 
 from headrace.protocol.api.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
@@ -90,7 +90,7 @@ class Groups:
         for member in self.members:
             member.calm = True
         await self._settle()
-        # What everybody was told must outlive a last crash.
+        # What clients were told must outlive a last crash.
         if self.world.happens(0.5):
             self.machine.lose_power()
             await self.machine.start()

@@ -39,7 +39,7 @@ def one_owner_per_partition_and_generation(history: History) -> Iterator[str]:
 
 
 def no_commit_of_an_old_generation(history: History) -> Iterator[str]:
-    """Once a generation's shares are told, nobody commits in the name of an older one."""
+    """Once a generation has its assignments, no commit of an older one is accepted."""
     told: dict[str, list[Share]] = defaultdict(list)
     for share in history.shares:
         told[share.group].append(share)
@@ -143,7 +143,7 @@ def everything_settles(history: History) -> Iterator[str]:
 def no_committed_record_hidden(history: History) -> Iterator[str]:
     """What was committed or acknowledged is there in the end, where its producer was told it is.
 
-    And whoever read on past a place saw then what is to be seen there for ever.
+    A reader that passed an offset saw what every later reader sees there.
     """
     places = {s.value: (p, s.offset) for p, last in history.last.items() for s in last.shown}
     for sent in history.sent:

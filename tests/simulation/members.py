@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from tests.simulation.clients import Client, Lost
 from tests.simulation.history import History, Share
+from tests.simulation.message_text import CODES
 from tests.simulation.network import Network
 from tests.simulation.offsets import TOPIC, commit_offsets, find_group, look_up
-from tests.simulation.words import CODES
 from tests.simulation.world import Process, World
 
 from headrace.protocol.api.heartbeat import HeartbeatRequest, HeartbeatResponse

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.simulation.clients import Client, Lost
 from tests.simulation.history import Commit, History, Look, Outcome
-from tests.simulation.words import CODES
+from tests.simulation.message_text import CODES
 
 from headrace.protocol.api.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from headrace.protocol.api.offset_commit import (
@@ -37,7 +37,7 @@ REFUSALS = frozenset(
 
 
 async def find_group(client: Client, group: str) -> None:
-    """Look for a group's coordinator, which is made if need be; Lost if there is none now."""
+    """Find a group's coordinator, created if needed; raises Lost if there is none now."""
     request = FindCoordinatorRequest(key=group)
     found = await client.ask(request, FindCoordinatorResponse, 2)
     if found.error_code:

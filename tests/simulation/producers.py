@@ -23,9 +23,9 @@ from tests.simulation.history import (
     Sent,
     Transaction,
 )
+from tests.simulation.message_text import CODES
 from tests.simulation.network import Network
 from tests.simulation.offsets import TOPIC
-from tests.simulation.words import CODES
 from tests.simulation.world import Process, World
 
 from headrace.protocol.api.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse

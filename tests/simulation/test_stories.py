@@ -18,7 +18,7 @@ from tests.simulation.running import silence
 from tests.simulation.world import Process, World
 
 
-class Stage:
+class Harness:
     """One machine, one producer whose steps a test decides, one reader in the end."""
 
     def __init__(self) -> None:
@@ -87,10 +87,10 @@ def test_a_batch_that_was_aborted_at_the_start_is_not_taken_for_a_repetition(
     The start aborts the batch, since it belongs to no known transaction. Its producer sends it
     again: to acknowledge it as already there would be to lose it.
     """
-    stage = Stage()
+    harness = Harness()
 
     async def story(producer: Scripted) -> None:
-        machine = stage.machine
+        machine = harness.machine
         await in_a_transaction(producer, producer.new_transaction())
         await asyncio.sleep(1)  # its markers are durable now
         transaction = producer.new_transaction()
@@ -105,13 +105,13 @@ def test_a_batch_that_was_aborted_at_the_start_is_not_taken_for_a_repetition(
             machine.lose_power(keep=0)
             await machine.start()
 
-        stage._main.create_task(fail())
+        harness._main.create_task(fail())
         with pytest.raises((Abortable, Fenced)):
             await in_a_transaction(producer, transaction)
         await producer.begin_again()
         await in_a_transaction(producer, producer.new_transaction())
 
-    found, history = stage.tell(versions, story)
+    found, history = harness.tell(versions, story)
     assert found == []
     assert [shown.value for shown in history.last[0].shown] == ["t1", "t3"]
 

@@ -95,7 +95,7 @@ class Transactions:
         await self._finish(plain.process)
         await self._read_all()
         if self.world.happens(0.5):
-            # What everybody was told must outlive a last crash.
+            # What clients were told must outlive a last crash.
             before = {p: [s.value for s in r.shown] for p, r in self.history.last.items()}
             self.machine.lose_power()
             await self.machine.start()

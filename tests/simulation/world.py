@@ -17,7 +17,7 @@ from itertools import count
 from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tests.simulation.words import words
+from tests.simulation.message_text import words
 
 T = TypeVar("T")
 

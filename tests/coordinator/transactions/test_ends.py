@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import product
 
 import pytest
-from tests.coordinator.transactions.stage import ID, P0, P1, V1, V2, Stage
+from tests.coordinator.transactions.harness import ID, P0, P1, V1, V2, Harness
 
 from headrace.coordinator.transactions.coordinator import EPOCH_MAX
 from headrace.coordinator.transactions.effects import Note, Producer
@@ -21,22 +21,22 @@ CONCURRENT = ErrorCode.CONCURRENT_TRANSACTIONS
 COMMIT, ABORT = True, False
 
 
-def at(state: State, version: int) -> tuple[Stage, Producer, Producer]:
+def at(state: State, version: int) -> tuple[Harness, Producer, Producer]:
     """A transaction in a state, who began it, and who that client is now."""
-    stage = Stage()
-    began = present = stage.initialized()
+    harness = Harness()
+    began = present = harness.initialized()
     if state is not State.EMPTY:
-        stage.add(P0, version=version)
+        harness.add(P0, version=version)
     if state not in (State.EMPTY, State.ONGOING):
         committed = state in (State.PREPARE_COMMIT, State.COMPLETE_COMMIT)
-        present = stage.end(committed, version=version).producer
+        present = harness.end(committed, version=version).producer
         if state not in SETTLING:
-            stage.settle()
-    assert stage.known.state is state
-    return stage, began, present
+            harness.settle()
+    assert harness.known.state is state
+    return harness, began, present
 
 
-# What a client that asks for the first time is told, and what one that repeats its request is.
+# The answer to a first request, and to one that repeats it.
 ANSWERS_V1 = {
     (State.EMPTY, COMMIT): INVALID,
     (State.EMPTY, ABORT): INVALID,
@@ -81,47 +81,47 @@ STATES = [state for state in State if (state, COMMIT) in ANSWERS_V1]
 
 @pytest.mark.parametrize(("state", "committed"), list(product(STATES, (COMMIT, ABORT))))
 def test_clients_before_kip_890(state: State, committed: bool) -> None:
-    stage, _, present = at(state, V1)
-    before = stage.known
-    result = stage.end(committed, producer=present)
+    harness, _, present = at(state, V1)
+    before = harness.known
+    result = harness.end(committed, producer=present)
     assert result.error is ANSWERS_V1[state, committed]
     assert bool(result.records) == (state is State.ONGOING)
     if state is not State.ONGOING:
-        assert stage.known == before
-    assert stage.known.producer_epoch == present.epoch, "the epoch is the client's own"
+        assert harness.known == before
+    assert harness.known.producer_epoch == present.epoch, "the epoch is the client's own"
 
 
 @pytest.mark.parametrize(("state", "committed"), list(product(STATES, (COMMIT, ABORT))))
 def test_clients_since_kip_890(state: State, committed: bool) -> None:
-    stage, _, present = at(state, V2)
-    result = stage.end(committed, producer=present, version=V2)
+    harness, _, present = at(state, V2)
+    result = harness.end(committed, producer=present, version=V2)
     assert result.error is ANSWERS_V2[state, committed]
     if not result.error:
         assert result.producer == Producer(present.id, present.epoch + 1)
-        assert stage.producer == result.producer
-        assert stage.known.state in SETTLING
+        assert harness.producer == result.producer
+        assert harness.known.state in SETTLING
     else:
         assert not result.records
 
 
 @pytest.mark.parametrize(("state", "committed"), list(REPEATED_V2))
 def test_repeated_requests_since_kip_890(state: State, committed: bool) -> None:
-    stage, began, present = at(state, V2)
-    before = stage.known
-    result = stage.end(committed, producer=began, version=V2)
+    harness, began, present = at(state, V2)
+    before = harness.known
+    result = harness.end(committed, producer=began, version=V2)
     assert result.error is REPEATED_V2[state, committed]
     assert not result.records
-    assert stage.known == before
+    assert harness.known == before
     if not result.error:
         assert result.producer == present, "the epoch to go on with"
 
 
 @pytest.mark.parametrize(("state", "version"), list(product(STATES, (V1, V2))))
 def test_other_epochs_are_fenced(state: State, version: int) -> None:
-    stage, began, _ = at(state, version)
+    harness, began, _ = at(state, version)
     for epoch in (began.epoch + 2, began.epoch - 1):
         other = Producer(began.id, epoch)
-        assert stage.end(COMMIT, producer=other, version=version).error is FENCED
+        assert harness.end(COMMIT, producer=other, version=version).error is FENCED
 
 
 @pytest.mark.parametrize("version", [V1, V2])
@@ -129,78 +129,80 @@ def test_other_epochs_are_fenced(state: State, version: int) -> None:
 def test_an_end_is_final_and_its_markers_go_to_every_partition(
     committed: bool, version: int
 ) -> None:
-    stage = Stage()
-    began = stage.initialized()
-    stage.add(P0, version=version)
-    stage.add(P1, version=version)
-    result = stage.end(committed, version=version)
+    harness = Harness()
+    began = harness.initialized()
+    harness.add(P0, version=version)
+    harness.add(P1, version=version)
+    result = harness.end(committed, version=version)
     assert result.notes == [(ID, Note.COMMITTED if committed else Note.ABORTED)]
     (ending,) = result.endings
     epoch = began.epoch + (version == V2)
     own_epoch = version == V2
     assert ending == (ID, Producer(began.id, epoch), committed, frozenset({P0, P1}), own_epoch)
-    assert stage.add(P0).error is CONCURRENT
-    assert stage.coordinator.verify(ID, stage.producer, P0) is CONCURRENT
-    stage.settle()
-    assert stage.known.state is (State.COMPLETE_COMMIT if committed else State.COMPLETE_ABORT)
-    assert not stage.known.partitions
-    assert not stage.add(P0).error
+    assert harness.add(P0).error is CONCURRENT
+    assert harness.coordinator.verify(ID, harness.producer, P0) is CONCURRENT
+    harness.settle()
+    assert harness.known.state is (State.COMPLETE_COMMIT if committed else State.COMPLETE_ABORT)
+    assert not harness.known.partitions
+    assert not harness.add(P0).error
 
 
 def test_markers_that_are_told_of_twice_end_the_transaction_once() -> None:
-    stage, _, _ = at(State.PREPARE_COMMIT, V1)
-    (ending,) = stage.endings
-    stage.settle()
-    length = len(stage.log)
-    assert not stage.coordinator.settled(ending, stage.now).records
-    stage.add(P0)
-    stage.end(COMMIT)
-    assert stage.coordinator.settled(ending, stage.now).records, "the same partitions, the same end"
-    assert len(stage.log) == length + 2
+    harness, _, _ = at(State.PREPARE_COMMIT, V1)
+    (ending,) = harness.endings
+    harness.settle()
+    length = len(harness.log)
+    assert not harness.coordinator.settled(ending, harness.now).records
+    harness.add(P0)
+    harness.end(COMMIT)
+    assert harness.coordinator.settled(ending, harness.now).records, (
+        "the same partitions, the same end"
+    )
+    assert len(harness.log) == length + 2
 
 
 class TestExhaustion:
     """KIP-890 spends an epoch a transaction: a producer id lasts for 32,766 of them."""
 
-    def exhausted(self) -> tuple[Stage, Producer]:
-        stage = Stage()
-        stage.initialized()
-        known = stage.known._replace(producer_epoch=EPOCH_MAX - 1)
-        stage.coordinator.replay(TransactionChange(ID, known))
-        stage.add(P0, version=V2)
-        return stage, stage.producer
+    def exhausted(self) -> tuple[Harness, Producer]:
+        harness = Harness()
+        harness.initialized()
+        known = harness.known._replace(producer_epoch=EPOCH_MAX - 1)
+        harness.coordinator.replay(TransactionChange(ID, known))
+        harness.add(P0, version=V2)
+        return harness, harness.producer
 
     def test_the_client_goes_on_with_a_new_id(self) -> None:
-        stage, old = self.exhausted()
-        result = stage.end(COMMIT, version=V2)
-        new = Producer(stage.next_producer_id, 0)
+        harness, old = self.exhausted()
+        result = harness.end(COMMIT, version=V2)
+        new = Producer(harness.next_producer_id, 0)
         assert result.producer == new
-        (ending,) = stage.endings
+        (ending,) = harness.endings
         assert ending.producer == Producer(old.id, EPOCH_MAX), "markers fence the old id"
-        assert stage.add(P0, producer=new, version=V2).error is CONCURRENT
-        assert stage.end(COMMIT, producer=old, version=V2).error is CONCURRENT
-        stage.settle()
-        assert stage.producer == new
-        assert stage.end(COMMIT, producer=old, version=V2).producer == new
-        assert not stage.add(P0, producer=new, version=V2).error
+        assert harness.add(P0, producer=new, version=V2).error is CONCURRENT
+        assert harness.end(COMMIT, producer=old, version=V2).error is CONCURRENT
+        harness.settle()
+        assert harness.producer == new
+        assert harness.end(COMMIT, producer=old, version=V2).producer == new
+        assert not harness.add(P0, producer=new, version=V2).error
 
     def test_without_a_new_id_at_hand_the_client_comes_again(self) -> None:
-        stage, _ = self.exhausted()
-        result = stage.end(COMMIT, version=V2, fresh=False)
+        harness, _ = self.exhausted()
+        result = harness.end(COMMIT, version=V2, fresh=False)
         assert result.error is ErrorCode.COORDINATOR_NOT_AVAILABLE
-        assert stage.known.state is State.ONGOING
+        assert harness.known.state is State.ONGOING
 
     def test_the_new_id_survives_a_restart_in_between(self) -> None:
-        stage, _ = self.exhausted()
-        new = stage.end(COMMIT, version=V2).producer
-        stage.restart()
-        stage.settle()
-        assert stage.producer == new
+        harness, _ = self.exhausted()
+        new = harness.end(COMMIT, version=V2).producer
+        harness.restart()
+        harness.settle()
+        assert harness.producer == new
 
     def test_who_timed_out_at_the_last_epoch_cannot_go_on(self) -> None:
-        stage, old = self.exhausted()
-        stage.pass_time(stage.known.timeout_ms)
-        stage.settle()
-        assert stage.known.producer_epoch == EPOCH_MAX
-        assert stage.end(ABORT, producer=old, version=V2).error is FENCED
-        assert stage.initialized().epoch == 0
+        harness, old = self.exhausted()
+        harness.pass_time(harness.known.timeout_ms)
+        harness.settle()
+        assert harness.known.producer_epoch == EPOCH_MAX
+        assert harness.end(ABORT, producer=old, version=V2).error is FENCED
+        assert harness.initialized().epoch == 0

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from tests.coordinator.transactions.stage import ID, P0, P1, TIMEOUT_MS, V1, V2, Stage
+from tests.coordinator.transactions.harness import ID, P0, P1, TIMEOUT_MS, V1, V2, Harness
 
 from headrace.coordinator.transactions.coordinator import EPOCH_MAX
 from headrace.coordinator.transactions.effects import NO_PRODUCER, Ending, Producer
@@ -34,7 +34,7 @@ class TransactionHistory(RuleBasedStateMachine):
 
     @initialize(epoch=st.sampled_from([None, 3, EPOCH_MAX - 4, EPOCH_MAX - 2]))
     def begin(self, epoch: int | None) -> None:
-        self.stage = Stage()
+        self.harness = Harness()
         self.clients = [Client(V1), Client(V2), Client(V2)]
         # The identity that was given out last: it alone may act.
         self.newest = NO_PRODUCER
@@ -45,8 +45,8 @@ class TransactionHistory(RuleBasedStateMachine):
         # What was decided of the transaction that is coming to its end.
         self.decision: Ending | None = None
         if epoch is not None:
-            self.stage.log.append(TransactionChange(ID, old(epoch)))
-            self.stage.restart()
+            self.harness.log.append(TransactionChange(ID, old(epoch)))
+            self.harness.restart()
             self.newest = Producer(7, epoch)
             for client in self.clients:
                 client.producer = self.newest
@@ -56,7 +56,7 @@ class TransactionHistory(RuleBasedStateMachine):
 
     @property
     def state(self) -> State | None:
-        known = self.stage.coordinator.transactions.get(ID)
+        known = self.harness.coordinator.transactions.get(ID)
         return None if known is None else known.state
 
     # What clients do.
@@ -66,7 +66,7 @@ class TransactionHistory(RuleBasedStateMachine):
         client = self.client(pick)
         expected = client.producer if goes_on and client.producer != NO_PRODUCER else None
         fenced, previous, before = self.newest, self.previous, self.state
-        result = self.stage.init(expected)
+        result = self.harness.init(expected)
         self.note_endings()
         if not result.error:
             assert self.state is State.EMPTY
@@ -83,16 +83,16 @@ class TransactionHistory(RuleBasedStateMachine):
         client = self.client(pick)
         if client.producer == NO_PRODUCER:
             return
-        result = self.stage.add(*places, producer=client.producer, version=client.version)
+        result = self.harness.add(*places, producer=client.producer, version=client.version)
         if not result.error:
             self.check_not_fenced(client)
             assert self.state is State.ONGOING
-            assert places <= self.stage.known.partitions
+            assert places <= self.harness.known.partitions
 
     @rule(pick=picks, place=st.sampled_from(PLACES))
     def write(self, pick: int, place: TopicPartition) -> None:
         client = self.client(pick)
-        if not self.stage.coordinator.verify(ID, client.producer, place):
+        if not self.harness.coordinator.verify(ID, client.producer, place):
             self.check_not_fenced(client)
             self.written.add(place)
 
@@ -102,7 +102,7 @@ class TransactionHistory(RuleBasedStateMachine):
         if client.producer == NO_PRODUCER:
             return
         before = self.state
-        result = self.stage.end(committed, producer=client.producer, version=client.version)
+        result = self.harness.end(committed, producer=client.producer, version=client.version)
         if result.error:
             assert not result.endings
             return
@@ -130,37 +130,37 @@ class TransactionHistory(RuleBasedStateMachine):
     # What happens to them.
 
     @rule()
-    @precondition(lambda self: self.stage.endings)
+    @precondition(lambda self: self.harness.endings)
     def settle(self) -> None:
         """Every marker is durable."""
-        ending = self.stage.endings[-1]
+        ending = self.harness.endings[-1]
         assert self.written <= ending.partitions, "every record has a marker behind it"
-        self.stage.settle()
+        self.harness.settle()
         self.written.clear()
         self.decision = None
         assert self.state in IDLE
-        assert not self.stage.known.partitions
+        assert not self.harness.known.partitions
 
     @rule(ms=st.sampled_from([1, TIMEOUT_MS // 2, TIMEOUT_MS, 3 * TIMEOUT_MS]))
     def time_passes(self, ms: int) -> None:
         was_open = self.state is State.ONGOING
-        self.stage.pass_time(ms)
+        self.harness.pass_time(ms)
         self.note_endings()
         if was_open and ms >= TIMEOUT_MS:
             assert self.state is State.PREPARE_ABORT, "its time is up"
 
     @rule()
     def crash(self) -> None:
-        self.stage.restart()
+        self.harness.restart()
         self.note_endings()
 
     @rule()
     def nobody_comes_for_long(self) -> None:
-        wall_ms = self.stage.now.wall_ms + self.stage.settings.id_expiration_ms + 1
-        self.stage.now = self.stage.now._replace(wall_ms=wall_ms)
+        wall_ms = self.harness.now.wall_ms + self.harness.settings.id_expiration_ms + 1
+        self.harness.now = self.harness.now._replace(wall_ms=wall_ms)
         before = self.state
-        for result in self.stage.coordinator.expire(self.stage.now):
-            self.stage.carry_out(result)
+        for result in self.harness.coordinator.expire(self.harness.now):
+            self.harness.carry_out(result)
         if before in OPEN:
             assert self.state is before, "an open transaction is never forgotten"
         else:
@@ -168,12 +168,12 @@ class TransactionHistory(RuleBasedStateMachine):
 
     def note_endings(self) -> None:
         """A decision is final, however often it is carried out."""
-        for ending in self.stage.endings:
+        for ending in self.harness.endings:
             if self.decision is None:
                 self.decision = ending
             assert ending == self.decision
-        known = self.stage.coordinator.transactions.get(ID)
-        # A fence that nobody has been told yet counts all the same.
+        known = self.harness.coordinator.transactions.get(ID)
+        # A fence counts even before its answer is sent.
         if (
             known is not None
             and known.producer_id == self.newest.id
@@ -186,23 +186,23 @@ class TransactionHistory(RuleBasedStateMachine):
     @invariant()
     def memory_is_what_the_log_says(self) -> None:
         replayed: Transaction | None = None
-        for change in self.stage.log:
+        for change in self.harness.log:
             replayed = change.transaction
-        known = self.stage.coordinator.transactions.get(ID)
+        known = self.harness.coordinator.transactions.get(ID)
         assert forgotten(known) == forgotten(replayed)
 
     @invariant()
     def nothing_is_open_without_an_end_to_come(self) -> None:
         if self.state is State.ONGOING:
-            assert ID in self.stage.timers
+            assert ID in self.harness.timers
         if self.state in SETTLING:
-            assert self.stage.endings
+            assert self.harness.endings
         if self.state is None or self.state in IDLE:
             assert not self.written
 
     @invariant()
     def records_are_in_partitions_of_the_transaction(self) -> None:
-        known = self.stage.coordinator.transactions.get(ID)
+        known = self.harness.coordinator.transactions.get(ID)
         if known is not None:
             assert self.written <= known.partitions
 

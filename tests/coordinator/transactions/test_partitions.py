@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.coordinator.transactions.stage import ID, P0, P1, TIMEOUT_MS, V1, V2, Stage
+from tests.coordinator.transactions.harness import ID, P0, P1, TIMEOUT_MS, V1, V2, Harness
 
 from headrace.coordinator.transactions.effects import Producer
 from headrace.coordinator.transactions.states import State
@@ -11,54 +11,54 @@ from headrace.protocol.errors import ErrorCode
 
 
 def test_the_first_partition_begins_the_transaction() -> None:
-    stage = Stage()
-    stage.initialized()
-    result = stage.add(P0)
+    harness = Harness()
+    harness.initialized()
+    result = harness.add(P0)
     assert not result.error
-    assert stage.known.state is State.ONGOING
-    assert stage.known.start_ms == stage.now.wall_ms
-    assert stage.timers == {ID: TIMEOUT_MS}
+    assert harness.known.state is State.ONGOING
+    assert harness.known.start_ms == harness.now.wall_ms
+    assert harness.timers == {ID: TIMEOUT_MS}
 
 
 def test_more_partitions_join_and_the_clock_goes_on() -> None:
-    stage = Stage()
-    stage.initialized()
-    stage.add(P0)
-    start_ms = stage.known.start_ms
-    stage.pass_time(100)
-    stage.add(P1)
-    assert stage.known.partitions == {P0, P1}
-    assert stage.known.start_ms == start_ms
-    assert stage.timers == {ID: TIMEOUT_MS}
+    harness = Harness()
+    harness.initialized()
+    harness.add(P0)
+    start_ms = harness.known.start_ms
+    harness.pass_time(100)
+    harness.add(P1)
+    assert harness.known.partitions == {P0, P1}
+    assert harness.known.start_ms == start_ms
+    assert harness.timers == {ID: TIMEOUT_MS}
 
 
 def test_what_is_there_already_costs_no_record() -> None:
-    stage = Stage()
-    stage.initialized()
-    stage.add(P0, P1)
-    assert not stage.add(P1).records
+    harness = Harness()
+    harness.initialized()
+    harness.add(P0, P1)
+    assert not harness.add(P1).records
 
 
 def test_the_next_transaction_begins_with_nothing() -> None:
-    stage = Stage()
-    stage.initialized()
-    stage.add(P0)
-    stage.end(True)
-    stage.settle()
-    stage.add(P1)
-    assert stage.known.partitions == {P1}
+    harness = Harness()
+    harness.initialized()
+    harness.add(P0)
+    harness.end(True)
+    harness.settle()
+    harness.add(P1)
+    assert harness.known.partitions == {P1}
 
 
 def test_only_what_was_added_may_be_written_to() -> None:
-    stage = Stage()
-    producer = stage.initialized()
-    verify = stage.coordinator.verify
+    harness = Harness()
+    producer = harness.initialized()
+    verify = harness.coordinator.verify
     assert verify(ID, producer, P0) is ErrorCode.TRANSACTION_ABORTABLE
-    stage.add(P0)
+    harness.add(P0)
     assert verify(ID, producer, P0) is ErrorCode.NONE
     assert verify(ID, producer, P1) is ErrorCode.TRANSACTION_ABORTABLE
-    stage.end(True)
-    stage.settle()
+    harness.end(True)
+    harness.settle()
     assert verify(ID, producer, P0) is ErrorCode.TRANSACTION_ABORTABLE, "a late record"
 
 
@@ -67,24 +67,24 @@ def test_only_what_was_added_may_be_written_to() -> None:
     [("", ErrorCode.INVALID_REQUEST), ("unknown", ErrorCode.INVALID_PRODUCER_ID_MAPPING)],
 )
 def test_ids_that_nobody_initialized_are_refused(transactional_id: str, error: ErrorCode) -> None:
-    stage = Stage()
-    producer, now = Producer(1, 0), stage.now
-    assert stage.coordinator.add(transactional_id, producer, [P0], V2, now).error is error
-    assert stage.coordinator.verify(transactional_id, producer, P0) is error
-    assert stage.coordinator.end(transactional_id, producer, True, V2, 5, now).error is error
+    harness = Harness()
+    producer, now = Producer(1, 0), harness.now
+    assert harness.coordinator.add(transactional_id, producer, [P0], V2, now).error is error
+    assert harness.coordinator.verify(transactional_id, producer, P0) is error
+    assert harness.coordinator.end(transactional_id, producer, True, V2, 5, now).error is error
 
 
 @pytest.mark.parametrize("version", [V1, V2])
 def test_open_transactions_are_known_by_partition_and_producer(version: int) -> None:
-    stage = Stage()
-    producer = stage.initialized()
-    assert list(stage.coordinator.open_in()) == []
-    stage.add(P0, version=version)
-    assert list(stage.coordinator.open_in()) == [(P0, producer)]
-    stage.end(True, version=version)
-    known = list(stage.coordinator.open_in())
+    harness = Harness()
+    producer = harness.initialized()
+    assert list(harness.coordinator.open_in()) == []
+    harness.add(P0, version=version)
+    assert list(harness.coordinator.open_in()) == [(P0, producer)]
+    harness.end(True, version=version)
+    known = list(harness.coordinator.open_in())
     assert (P0, producer) in known, "until its marker is written"
     later = Producer(producer.id, producer.epoch + 1)
     assert (P0, later) not in known, "a later transaction, which is not known here"
-    stage.settle()
-    assert list(stage.coordinator.open_in()) == []
+    harness.settle()
+    assert list(harness.coordinator.open_in()) == []

@@ -7,6 +7,7 @@ import socket
 from collections.abc import Iterator
 
 import pytest
+from tests.broker.wire import FETCH_VERSION, Wire, batch_of, fetch_request, records_of
 
 from headrace.protocol.api.delete_topics import (
     DeleteTopicsRequest,
@@ -27,8 +28,6 @@ from headrace.protocol.records import Record
 from headrace.storage import Origin
 from headrace.storage.os_files import OsFile
 from headrace.testing import BrokerThread
-
-from .wire import FETCH_VERSION, Wire, batch_of, fetch_request, records_of
 
 
 @pytest.fixture

@@ -7,6 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.broker.wire import (
+    PRODUCE_VERSION,
+    Wire,
+    batch_of,
+    fetch_request,
+    produce_request,
+    records_of,
+)
 
 from headrace.protocol.api.fetch import FetchResponse
 from headrace.protocol.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -17,8 +25,6 @@ from headrace.protocol.errors import ErrorCode
 from headrace.protocol.records import Record
 from headrace.storage import Syncer
 from headrace.testing import BrokerThread
-
-from .wire import PRODUCE_VERSION, Wire, batch_of, fetch_request, produce_request, records_of
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ TIMEOUT_MS = 10_000
 V1, V2 = 0, 2  # what a client says of itself: before, or since KIP-890's second part
 
 
-class Stage:
+class Harness:
     """Requests to one coordinator; every result is carried out unless a test keeps it back."""
 
     def __init__(self, settings: TransactionSettings | None = None) -> None:

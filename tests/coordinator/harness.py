@@ -81,7 +81,7 @@ def subscription(*topics: str) -> bytes:
     return b"\x00\x01" + encode_message(message, 1)
 
 
-class Stage:
+class Harness:
     """Carries out what a coordinator asks for, at once and in order."""
 
     def __init__(self, settings: GroupSettings | None = None) -> None:
