@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.handlers.failing import Topics
 from tests.handlers.records import FakeRecord
+from tests.handlers.stage import Stage
 
-from headrace.client.message import ConsumedRecord, Message
+from headrace.client.message import Message
 from headrace.errors import Unavailable
-from headrace.handlers.chunks import ChunkRunner
 from headrace.handlers.context import AppContext
 from headrace.handlers.execution import Execution, IsOpen, Position, Positions, Revoked
-from headrace.handlers.failures import Failures
-from headrace.handlers.lanes import Item, Track
+from headrace.handlers.lanes import Track
 from headrace.handlers.outputs import KafkaTransactions, Output
 from headrace.handlers.policies import Backoff, Retry
 from headrace.handlers.runner import Runner
-from headrace.handlers.scheduler import ChunkResult, Scheduler
-from headrace.handlers.session import Session
+from headrace.handlers.scheduler import ChunkResult
 from headrace.handlers.spec import make_spec
 from headrace.handlers.spilling import Spilling
 from headrace.store import Store, StoreUnavailable, Transaction, open_store
@@ -38,27 +34,6 @@ def store(tmp_path: Path) -> Iterator[Store]:
     store.create()
     yield store
     store.close()
-
-
-class Stage:
-    """A handler with a scheduler whose chunks the test takes and runs itself."""
-
-    def __init__(self, function: Any, store: Store, run: Any = None, **options: Any) -> None:
-        spec = make_spec(function, ["t"], group="g", name="h", **options)
-        self.context = AppContext(bootstrap="nowhere:1", store=store)
-        topics: Any = Topics()
-        self.failures = Failures(spec, store, topics, self.context.clock, self.context.alarms)
-        self.execution = Execution(spec, self.context)
-        self.scheduler = Scheduler(spec, self.context)
-        self.chunks = ChunkRunner(self.execution, self.failures, self.scheduler, run)
-
-    def take(self, *added: tuple[Track, Sequence[int]]) -> list[Item]:
-        """A worker's chunk with all of these."""
-        for track, offsets in added:
-            records = [FakeRecord(track.partition, o, b"%d" % o) for o in offsets]
-            self.scheduler.add({track: records})
-        with self.scheduler.lock:
-            return self.scheduler.lanes.take(100)
 
 
 @pytest.mark.parametrize("once", ["offsets", "transaction"])
@@ -234,33 +209,3 @@ def test_a_handler_that_exits_does_not_end_the_spill(store: Store) -> None:
     assert spilling._run_some() == 1
     assert store.spill.count("h") == 0
     assert len(store.dead_letters.find(Selection())) == 1
-
-
-@pytest.mark.parametrize("in_one_poll", [True, False])
-def test_a_topic_made_anew_is_read_from_its_beginning(in_one_poll: bool, store: Store) -> None:
-    ran: list[int] = []
-
-    def work(number: int) -> None:
-        ran.append(number)
-
-    spec = make_spec(work, ["t"], group="g", workers=1)
-    context = AppContext(bootstrap="127.0.0.1:1", store=store, given={"log_level": 0})
-    topics: Any = Topics()
-    failures = Failures(spec, store, topics, context.clock, context.alarms)
-    session = Session(
-        Execution(spec, context), failures, context, threading.Event(), threading.Event()
-    )
-    old = session.assignment.tracks["t", 0] = Track("t", 0)
-    session.workers.start()
-    plan = session._plan()
-    before: list[ConsumedRecord] = [FakeRecord(0, 500, None)]
-    after: list[ConsumedRecord] = [FakeRecord(0, 0, None), FakeRecord(0, 1, None)]
-    for records in [before + after] if in_one_poll else [before, after]:
-        session._take(records, plan)
-    new = session.assignment.tracks["t", 0]
-    session._drain([new], float("inf"))
-    session.workers.stop()
-    session.consumer.close()
-    assert ran == [500, 0, 1]
-    assert new is not old
-    assert new.progress.safe_offset() == 2
