@@ -1,6 +1,6 @@
 """The machine that the broker runs on: a disk, a clock, and a process that can be killed.
 
-The broker is the real one, `Broker.start()` and all: connections, router, API functions, shards, the
+The broker is the real one, with `Broker.start()`: connections, router, API functions, shards, the
 coordinators inside them, log files and their recovery. Only what it has from the operating system
 is replaced: threads, the machine's clock, randomness, files (`tests/storage/faulty_files.py`),
 sockets (`network.py`), and SQLite, which is trusted to keep what it has committed.
