@@ -1,7 +1,7 @@
 """Record batch v2: the unit that producers send, logs store and consumers fetch.
 
-The base offset (bytes 0-7) and the leader epoch (bytes 12-15) lie outside the CRC, so that a
-broker can give a batch its place in the log without touching the rest of it.
+The base offset (bytes 0-7) and the leader epoch (bytes 12-15) are not covered by the CRC, so that a
+broker can set the offset of a batch without touching the rest of it.
 """
 
 from __future__ import annotations
@@ -64,21 +64,21 @@ _timestamp = Struct(">q")
 
 
 class CorruptBatch(KafkaError):
-    """The bytes are not those of a batch: they were damaged or never one."""
+    """The bytes are not a batch: they are damaged, or never were one."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.CORRUPT_MESSAGE, message)
 
 
 class InvalidBatch(KafkaError):
-    """The bytes are not one whole batch, or one that says something that it must not."""
+    """The bytes are not one whole batch, or a field has an invalid value."""
 
     def __init__(self, message: str, code: ErrorCode = ErrorCode.INVALID_RECORD) -> None:
         super().__init__(code, message)
 
 
 class InvalidRecords(InvalidBatch):
-    """Some records of a batch, named by their places in it, make it invalid (KIP-467)."""
+    """Some records of a batch are invalid; their indexes are in `places` (KIP-467)."""
 
     def __init__(self, message: str, places: tuple[int, ...] = ()) -> None:
         super().__init__(message)
@@ -145,15 +145,15 @@ class BatchHeader(NamedTuple):
 
 
 def read_header(buf: Buffer, pos: int = 0) -> BatchHeader:
-    """Read the header at `pos` without checking anything but that it is there."""
+    """Read the header at `pos`; only its presence is checked."""
     return _new_tuple(BatchHeader, _unpack_header(buf, pos))
 
 
 def check_batch(buf: Buffer, pos: int, end: int) -> BatchHeader:
     """Check that one whole, undamaged batch starts at `pos`: length, magic, CRC, arithmetic.
 
-    Which of the two errors it is follows Apache Kafka, where bytes that end too early are no batch
-    at all, and so not the one that a produce must have.
+    The choice of error follows Apache Kafka, where bytes that end too early are not a batch at all,
+    and so not the one that a produce must have.
     """
     if end - pos < HEADER_BYTES:
         raise InvalidBatch(f"{end - pos} bytes are too few for a batch header")
@@ -211,13 +211,13 @@ def iter_headers(buf: Buffer) -> Iterator[tuple[int, BatchHeader]]:
 
 
 def assign(buf: bytearray | memoryview, pos: int, base_offset: int, leader_epoch: int) -> None:
-    """Give the batch at `pos` its place in the log, in place."""
+    """Set the base offset and leader epoch of the batch at `pos`, in place."""
     _base_offset.pack_into(buf, pos, base_offset)
     _leader_epoch.pack_into(buf, pos + LEADER_EPOCH_AT, leader_epoch)
 
 
 def restamp(buf: bytearray | memoryview, pos: int, append_time_ms: int) -> None:
-    """Turn the batch at `pos` to log-append time, in place, with a new CRC."""
+    """Set the batch at `pos` to log-append time, in place, with a new CRC."""
     (attributes,) = _attributes.unpack_from(buf, pos + ATTRIBUTES_AT)
     _attributes.pack_into(buf, pos + ATTRIBUTES_AT, attributes | LOG_APPEND_TIME_BIT)
     _timestamp.pack_into(buf, pos + MAX_TIMESTAMP_AT, append_time_ms)
@@ -225,7 +225,7 @@ def restamp(buf: bytearray | memoryview, pos: int, append_time_ms: int) -> None:
 
 
 def seal(buf: bytearray | memoryview, pos: int) -> None:
-    """Write the CRC of the batch at `pos` anew after a change to what it covers."""
+    """Recompute the CRC of the batch at `pos` after a change."""
     stop = pos + read_header(buf, pos).size
     _crc.pack_into(buf, pos + CRC_AT, crc32c(memoryview(buf)[pos + ATTRIBUTES_AT : stop]))
 
@@ -249,7 +249,7 @@ def iter_records(
             data, header.record_count, header.base_offset, base_timestamp, append_time_ms
         ):
             if record.offset > header.last_offset:
-                raise ProtocolError("a record's offset lies beyond its batch")
+                raise ProtocolError("a record's offset is beyond its batch")
             yield record
     except (CompressionError, ProtocolError) as error:
         raise InvalidBatch(str(error)) from error
@@ -270,7 +270,7 @@ def build_batch(
     last_offset: int | None = None,
     delete_horizon_ms: int | None = None,
 ) -> bytearray:
-    """Build a batch from records whose offsets grow from `base_offset` on.
+    """Build a batch from records with growing offsets from `base_offset`.
 
     `last_offset` keeps the end of a batch whose last records were compacted away; with it, the
     batch may even be empty. `timestamp_type` 1 is log-append time: the largest timestamp counts.
@@ -314,7 +314,7 @@ def build_batch(
 
 
 def frame_records(records: bytes, count: int, timestamp: int) -> bytearray:
-    """Build a batch from offset 0 on around encoded records that all have one time."""
+    """Build a batch from offset 0 with encoded records that all have the same time."""
     batch = bytearray(
         _header.pack(
             0,

@@ -1,4 +1,4 @@
-"""Messages to bytes and back; codecs are written per (message, version) on first use and kept."""
+"""Messages to bytes and back; the codec of a version is generated on first use and cached."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _splitters: dict[tuple[type[Message], int], Any] = {}
 
 
 def encode(message: Message, version: int) -> bytes:
-    """Encode a message as the given version says."""
+    """Encode a message in a version."""
     out = bytearray()
     encoder(type(message), version)(message, out)
     return bytes(out)
 
 
 def segments(message: Message, version: int) -> list[Any]:
-    """Encode a message into parts, its `records` values among them just as they were given."""
+    """Encode a message into parts; its `records` values are parts as they were given."""
     parts: list[Any] = []
     last = splitter(type(message), version)(message, bytearray(), parts)
     if last:

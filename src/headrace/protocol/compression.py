@@ -1,4 +1,4 @@
-"""The codecs of record batches, each with a bound on what it may unpack to."""
+"""The compression codecs of record batches, each with a limit on the unpacked size."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ XERIAL_MAGIC = b"\x82SNAPPY\x00"
 XERIAL_HEADER = XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
 XERIAL_BLOCK_BYTES = 32 * 1024
 FIRST_GUESS_BYTES_MIN = 64 * 1024
-# What the library says when the room that it was given is used up.
+# The library's message when the output buffer is full.
 OUT_OF_ROOM = "failed to write whole buffer"
 
 _block_length = Struct(">i")
@@ -40,11 +40,11 @@ _UNPACK_INTO: dict[int, Callable[[Buffer, bytearray | memoryview], int]] = {
 
 
 class CompressionError(ValueError):
-    """The data is not what its codec says, or unpacks to more than the bound."""
+    """The data is not valid for its codec, or unpacks to more than the limit."""
 
 
 def compress(codec: int, data: Buffer, level: int | None = None) -> Buffer:
-    """Pack data in the framing that every Kafka client can read; without a level, at the usual one.
+    """Compress data in the framing that every Kafka client can read; level None is the usual one.
 
     Snappy has no levels.
     """
@@ -56,7 +56,7 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> Buffer:
         case Codec.SNAPPY:
             return _compress_xerial(data)
         case Codec.LZ4:
-            # Java's reader takes only frames whose blocks stand alone.
+            # Java's reader accepts only frames with independent blocks.
             packer = cramjam.lz4.Compressor(level=level, block_linked=False)
             packer.compress(bytes(data))
             return bytes(packer.finish())
@@ -66,7 +66,7 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> Buffer:
 
 
 def decompress(codec: int, data: Buffer, limit_bytes: int) -> Buffer:
-    """Unpack data, or refuse when it would take more than `limit_bytes`."""
+    """Unpack data; raises CompressionError if it would take more than `limit_bytes`."""
     match codec:
         case Codec.NONE:
             if len(data) > limit_bytes:
@@ -80,7 +80,7 @@ def decompress(codec: int, data: Buffer, limit_bytes: int) -> Buffer:
 
 
 def decompress_into(codec: int, data: Buffer, room: bytearray | memoryview) -> int | None:
-    """Unpack data other than snappy into room that is there: its size, None if it does not fit."""
+    """Unpack data (not snappy) into a buffer; returns the size, or None if it does not fit."""
     try:
         return _UNPACK_INTO[codec](data, room)
     except cramjam.DecompressionError as error:
@@ -90,7 +90,7 @@ def decompress_into(codec: int, data: Buffer, room: bytearray | memoryview) -> i
 
 
 def _decompress_bounded(codec: int, data: Buffer, limit_bytes: int) -> Buffer:
-    """Unpack into a buffer of a guessed size, and into larger ones up to the bound."""
+    """Unpack into a buffer of a guessed size, then into larger ones up to the limit."""
     room_bytes = min(limit_bytes, max(FIRST_GUESS_BYTES_MIN, 8 * len(data)))
     while True:
         out = bytearray(room_bytes)
@@ -134,7 +134,7 @@ def _decompress_snappy(data: Buffer, limit_bytes: int) -> Buffer:
 
 def _decompress_raw_snappy(block: memoryview, room_bytes: int, limit_bytes: int) -> Buffer:
     try:
-        # The length is the block's own claim: it is checked before room is made for it.
+        # The length is only claimed by the block: check it before allocating.
         if cramjam.snappy.decompress_raw_len(block) > room_bytes:
             raise CompressionError(_too_large(limit_bytes))
         return memoryview(cramjam.snappy.decompress_raw(block))

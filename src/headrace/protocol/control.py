@@ -56,7 +56,7 @@ def parse_marker(buf: Buffer, pos: int = 0) -> EndTransactionMarker | None:
     """Read the marker from a control batch; None for a control record of another kind."""
     record = next(iter_records(buf, pos), None)
     if record is None:
-        # Compaction leaves the header of a marker behind when the marker itself may go.
+        # Compaction keeps the header of a marker when it drops the marker itself.
         return None
     try:
         _, control_type = _key.unpack_from(record.key or b"")

@@ -4,7 +4,7 @@ The source is straight-line: nested messages are inlined, and a run of fixed-wid
 with the length that follows it is read by one struct. Two rules keep it both short and safe:
 
 - A position only ever grows, and it is compared with the end of the frame before a list is made
-  and once at the very end; what is read beyond the end in between is thrown away.
+  and once at the very end; values read beyond the end in between are discarded.
 - A list is refused when its elements at their smallest would not fit in what is left, so that no
   frame can ask for more memory than its own size pays for.
 """

@@ -1,7 +1,7 @@
 """Writes the source of an encoder for one version of a message.
 
 The source is straight-line, as the decoder's is. In the split form every `records` value is left
-out of the bytes and handed back as the object that it is, so that a Fetch response can point at
+out of the bytes and returned as the object that it is, so that a Fetch response can refer to
 files or buffers instead of copying them.
 """
 
@@ -48,7 +48,7 @@ class EncoderSource(Source):
             self.run.append(("", "x"))
 
     def tags(self, tagged: list[Field], source: str) -> None:
-        """Emit the writing of those tagged fields that say something."""
+        """Emit the writing of tagged fields that are not the default."""
         self.flush()
         unset = [self.is_unset(field, f"{source}.{field.name}") for field in tagged]
         self.emit(f"if {' and '.join(unset)}: {self.out}.append(0)")
@@ -72,7 +72,7 @@ class EncoderSource(Source):
         if field.default is not None:
             return f"({value} == {field.default!r})"
         if isinstance(field.type, MessageType) and not (field.is_array or field.nullable):
-            # A tagged message is left out when it is None, and also when it says nothing new.
+            # A tagged message is left out when it is None or has only defaults.
             return f"({value} is None or {value} == {self.constant('blank', field.type())})"
         return f"({value} is None)"
 

@@ -1,9 +1,9 @@
 """The one place that turns an error into the fields of a response.
 
-`failed_response` answers a request of which nothing is known but its content: Kafka's responses
-mirror their requests, so arrays of the response are filled from the request's array at the same
-depth, and fields of the same meaning are copied. `refused` replaces a response that was ready when
-its records could not be stored.
+`failed_response` builds a response from the request alone: Kafka's responses mirror their requests,
+so arrays of the response are filled from the request's array at the same depth, and fields of the
+same meaning are copied. `refused` replaces a response that was ready when its records could not be
+stored.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from headrace.protocol.schema import Field, Message, MessageType
 
 ResponseT = TypeVar("ResponseT", bound=Message)
 
-# Names under which requests and responses know the same thing.
+# Names for the same field in requests and responses.
 SAME = {
     "partition_index": ("partition_index", "partition", "index"),
     "partition": ("partition", "partition_index", "index"),

@@ -1,4 +1,4 @@
-"""Kafka's error codes: the number on the wire, whether to try again, and what to tell a person."""
+"""Kafka's error codes: the number on the wire, whether to retry, and a text for people."""
 
 from __future__ import annotations
 
@@ -287,7 +287,7 @@ class ErrorCode(IntEnum):
 
 
 class KafkaError(Exception):
-    """A refusal that maps to exactly one error code; the message adds what the code cannot say."""
+    """An error with exactly one error code; the message adds details."""
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
         super().__init__(message or code.text)

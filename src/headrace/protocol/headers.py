@@ -1,4 +1,4 @@
-"""What stands before every request and response."""
+"""The headers of requests and responses."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ _pack_flexible = Struct(">ix").pack
 
 
 def request_header_version(api_key: int, api_version: int) -> int:
-    """The version of the header that goes before such a request."""
+    """The version of the header of such a request."""
     return 2 if api_version >= _FLEXIBLE_FROM.get(api_key, _NEVER) else 1
 
 
 def response_header_version(api_key: int, api_version: int) -> int:
-    """The version of the header that goes before such a response."""
+    """The version of the header of such a response."""
     return 1 if api_version >= _FLEXIBLE_RESPONSE_FROM.get(api_key, _NEVER) else 0
 
 

@@ -1,4 +1,4 @@
-"""The smallest pieces of the wire: variable-length integers, and the error for bytes that lie."""
+"""The smallest pieces of the wire: variable-length integers, and the error for malformed bytes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ VARLONG_BYTES_MAX = 10
 
 
 class ProtocolError(ValueError):
-    """The bytes are not what the schema says, or a value cannot be written as it says."""
+    """The bytes do not fit the schema, or a value cannot be encoded by it."""
 
 
 def read_uvarint(buf: Buffer, pos: int) -> tuple[int, int]:
@@ -95,7 +95,7 @@ def read_tag(buf: Buffer, pos: int, end: int, last: int) -> tuple[int, int, int]
 
 
 def skip_tags(buf: Buffer, pos: int, end: int, count: int) -> int:
-    """Step over the tagged fields of a struct that knows none of them."""
+    """Skip the tagged fields of a struct that knows none of them."""
     count, pos = more_uvarint(buf, pos, count)
     last = -1
     for _ in range(count):

@@ -54,7 +54,7 @@ def encode_records(
 def decode_records(
     data: bytes, count: int, base_offset: int, base_timestamp: int, append_time_ms: int | None
 ) -> Iterator[Record]:
-    """Decode exactly `count` records one by one, with ProtocolError at the first that is wrong.
+    """Decode exactly `count` records; raises ProtocolError at the first that is malformed.
 
     Lengths are read inline and positions only grow, so that one comparison at a record's end
     finds every length inside it that was wrong.
@@ -114,7 +114,7 @@ def _read_bytes(data: bytes, pos: int) -> tuple[bytes | None, int]:
 
 def _read_headers(data: bytes, pos: int, stop: int) -> tuple[list[tuple[str, bytes | None]], int]:
     count, pos = read_varint(data, pos, VARINT_BYTES_MAX)
-    # Two lengths are the least that a header takes.
+    # A header takes at least two lengths.
     if not 0 <= count <= (stop - pos) // 2:
         raise ProtocolError("a record has more headers than bytes")
     headers = []

@@ -22,7 +22,7 @@ VERSION_MAX = 32767
 
 @cache
 def parse_versions(text: str) -> range:
-    """Turn "3+", "0-8", "2" or "none" into the range of versions it names."""
+    """Turn "3+", "0-8", "2" or "none" into a range of versions."""
     if text == "none":
         return range(0)
     first, dash, last = text.removesuffix("+").partition("-")
@@ -75,7 +75,7 @@ class Field:
     name: str = ""
 
     def fresh_default(self) -> Any:
-        """The value of this field in a message that does not mention it."""
+        """The value of this field in a message without it."""
         return self.default() if callable(self.default) else self.default
 
 
@@ -214,7 +214,7 @@ def fields_of(cls: MessageType, version: int) -> tuple[list[Field], list[Field]]
 
 
 def check_version(cls: MessageType, version: int) -> None:
-    """Refuse a version that the message was never given."""
+    """Raise an error for a version that the message does not have."""
     first, last = cls.VERSIONS
     if not first <= version <= last:
         raise ValueError(f"{cls.__name__} has versions {first}-{last}, not {version}")

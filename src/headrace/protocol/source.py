@@ -1,4 +1,4 @@
-"""A function under construction: its lines, and the objects that the names in them stand for."""
+"""The source of a generated function: its lines, and the objects that its names refer to."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from headrace.protocol.schema import MessageType
 
 
 class Source(ABC):
-    """What the writers of decoders and encoders have in common.
+    """What the generators of decoders and encoders share.
 
     Fixed-width values that follow each other are collected in `run` and handled by one struct, so
-    whoever emits a line that moves on in the bytes calls `flush` first.
+    a method that emits a line which moves on in the bytes calls `flush` first.
     """
 
     def __init__(self, cls: MessageType, version: int) -> None:
@@ -56,7 +56,7 @@ class Source(ABC):
 
     @abstractmethod
     def flush(self) -> None:
-        """Emit what handles the fixed-width values collected so far."""
+        """Emit the code for the fixed-width values collected so far."""
 
     def text(self) -> str:
         return "\n".join(self.lines) + "\n"

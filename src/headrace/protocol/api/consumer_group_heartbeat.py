@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat (key 68), v0-1: a member's life in a KIP-848 group.
+"""ConsumerGroupHeartbeat (key 68), v0-1: join, stay in or leave a KIP-848 group.
 
 v1: subscription by regular expression, member ids made by members (KIP-1082).
 """

@@ -1,4 +1,4 @@
-"""DeleteShareGroupOffsets (key 92), v0: forget where share groups stand in topics."""
+"""DeleteShareGroupOffsets (key 92), v0: delete the offsets of share groups in topics."""
 
 from __future__ import annotations
 
