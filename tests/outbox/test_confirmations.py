@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from headrace.client.message import Message
-from headrace.outbox.confirm_http import BODY_BYTES_MAX, CONNECTIONS_MAX, ConfirmServer
+from headrace.outbox.confirm_http import BODY_BYTES_MAX, ConfirmServer
 from headrace.outbox.confirmations import (
     CONFIRM_TOPIC,
     Confirmer,
@@ -23,6 +23,7 @@ from headrace.outbox.confirmations import (
     wants,
 )
 from headrace.store import Store, StoreUnavailable, open_store
+from headrace.telemetry.http_server import CONNECTIONS_MAX
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,12 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 
 from headrace.client.settings import Settings, translate, with_bootstrap
+from headrace.closing import Closing
 
 BATCH_RECORDS = 1000
 POLL_SECONDS = 0.1
@@ -26,7 +26,7 @@ OnRecord = Callable[[bytes, bytes | None], None]
 _log = logging.getLogger("headrace.client")
 
 
-class CompactedReader:
+class CompactedReader(Closing):
     """Calls `on_record(key, value)` for every record of a topic, from a thread of its own.
 
     `caught_up` is set when all that was there at the start has been passed on; a topic that does
@@ -71,17 +71,6 @@ class CompactedReader:
         self._closing.set()
         if self._thread is not threading.current_thread():
             self._thread.join()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _run(self) -> None:
         try:

@@ -6,8 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Iterable, Mapping
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import Producer as LibraryProducer
@@ -21,6 +20,7 @@ from headrace.client.large import Record
 from headrace.client.partitioners import PartitionCounts, Partitioner, by_name
 from headrace.client.serializers import Serializer, serializer
 from headrace.client.settings import Settings, boolean, integer, read, with_bootstrap
+from headrace.closing import Closing
 
 if TYPE_CHECKING:
     from headrace.client.large import LargeMessages, Sender
@@ -42,7 +42,7 @@ _log = logging.getLogger("headrace.client")
 Headers = Mapping[str, bytes | str | None] | Iterable[tuple[str, bytes | str | None]]
 
 
-class Producer:
+class Producer(Closing):
     """Sends records with `acks=all` and idempotence unless told otherwise; a context manager.
 
     Settings go by Kafka's names. Usable from many threads. `close()` (or the end of the `with`)
@@ -214,17 +214,6 @@ class Producer:
     def partitions(self, topic: str) -> int:
         """How many partitions a topic has."""
         return self._counts(topic)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _prepare(
         self, topic: str, value: Any, key: Any, partition: int | None

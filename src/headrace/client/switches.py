@@ -7,14 +7,13 @@ import logging
 import threading
 import time
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Self
 
 from headrace.client.admin.topics import NeededTopic, admin_client, create_topics
 from headrace.client.compacted import CompactedReader
 from headrace.client.errors import RateLimited, TopicSwitchedOff
 from headrace.client.producer import Producer
 from headrace.client.settings import Settings, with_bootstrap
+from headrace.closing import Closing
 
 CONTROL_TOPIC = "headrace.control"
 READY_SECONDS = 10.0
@@ -67,7 +66,7 @@ class Rate:
         return wait_s
 
 
-class Switches:
+class Switches(Closing):
     """Follows the switches of all topics; kept in the compacted topic `headrace.control`.
 
     Safe from many threads; one for a process is enough. A limit counts for each `Switches`.
@@ -128,17 +127,6 @@ class Switches:
         """Stop following; the states stay as they are."""
         self._closing.set()
         self._reader.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _changed(self, key: bytes, value: bytes | None) -> None:
         topic = key.decode()

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
-from typing import Any, Self
+from http.server import BaseHTTPRequestHandler
+from typing import Any
+
+from headrace.telemetry.http_server import HttpServer
 
 PREFIX = "headrace_dispatch_"
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-# How soon a stop is noticed.
-POLL_SECONDS = 0.1
 
 # These may go down; all others only count up.
 GAUGES = {
@@ -54,39 +52,12 @@ def text(metrics: Mapping[str, int], topic: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-class MetricsServer:
+class MetricsServer(HttpServer):
     """Serves the text at /metrics; a context manager."""
 
     def __init__(self, host: str, port: int, show: Callable[[], str]) -> None:
         handler = type("Handler", (_Handler,), {"show": staticmethod(show)})
-        self._server = ThreadingHTTPServer((host, port), handler)
-        self._server.daemon_threads = True
-        self._thread = threading.Thread(
-            target=self._server.serve_forever,
-            args=(POLL_SECONDS,),
-            name="headrace-metrics",
-            daemon=True,
-        )
-
-    @property
-    def address(self) -> str:
-        """The HOST:PORT it listens on."""
-        host, port = self._server.server_address[:2]
-        return f"{host!s}:{port}"
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        super().__init__(host, port, handler, "headrace-metrics")
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -13,6 +13,7 @@ from typing import ParamSpec, TypeVar
 
 from headrace.metadata.sqlite_tree import Tree
 from headrace.metadata.store import MetadataEntry, Op, StoreUnavailableError, check_path, covers
+from headrace.metadata.watches import StoreWatch
 
 FILE_NAME = "metadata.sqlite"
 # How soon changes of other processes are noticed.
@@ -182,22 +183,7 @@ class SqliteSession:
         await self._store.end_session(self)
 
 
-class SqliteWatch:
-    """A watch that its store wakes."""
+class SqliteWatch(StoreWatch):
+    """A watch with a fingerprint of what was below its path the last time."""
 
-    def __init__(self, prefix: str, watches: set[SqliteWatch]) -> None:
-        self.prefix = prefix
-        self.fingerprint: tuple[int, int] = (0, 0)
-        self._watches = watches
-        self._woken = asyncio.Event()
-
-    async def changed(self) -> None:
-        await self._woken.wait()
-        self._woken.clear()
-
-    def wake(self) -> None:
-        """Wake the watch: something changed."""
-        self._woken.set()
-
-    def close(self) -> None:
-        self._watches.discard(self)
+    fingerprint: tuple[int, int] = (0, 0)

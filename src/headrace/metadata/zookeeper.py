@@ -33,6 +33,7 @@ from headrace.metadata.store import (
     check_path,
     covers,
 )
+from headrace.metadata.watches import StoreWatch
 from headrace.metadata.zookeeper_client import ZooKeeperClient
 
 SCHEME = "zookeeper"
@@ -70,7 +71,7 @@ class ZooKeeperStore:
         self._chroot = chroot
         self._loop = asyncio.get_running_loop()
         self._sessions: set[ZooKeeperSession] = set()
-        self._watches: set[ZooKeeperWatch] = set()
+        self._watches: set[StoreWatch] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
         client.on_event = self._on_event
@@ -126,9 +127,9 @@ class ZooKeeperStore:
                 raise _translate(result, op.path)
         return [_version(op, result) for op, result in zip(ops, results, strict=True)]
 
-    async def watch(self, prefix: str) -> ZooKeeperWatch:
+    async def watch(self, prefix: str) -> StoreWatch:
         check_path(prefix)
-        watch = ZooKeeperWatch(prefix, self._watches)
+        watch = StoreWatch(prefix, self._watches)
         await self._call(self._client.watch_below_async, prefix)
         self._watches.add(watch)
         return watch
@@ -269,26 +270,6 @@ class ZooKeeperSession:
     def _on_state(self, state: str) -> None:
         if state == KazooState.LOST:
             self._ended = True
-
-
-class ZooKeeperWatch:
-    """A watch that its store wakes."""
-
-    def __init__(self, prefix: str, watches: set[ZooKeeperWatch]) -> None:
-        self.prefix = prefix
-        self._watches = watches
-        self._woken = asyncio.Event()
-
-    async def changed(self) -> None:
-        await self._woken.wait()
-        self._woken.clear()
-
-    def wake(self) -> None:
-        """Wake the watch: something changed."""
-        self._woken.set()
-
-    def close(self) -> None:
-        self._watches.discard(self)
 
 
 def parse_address(address: str) -> tuple[str, str]:

@@ -13,15 +13,13 @@ from __future__ import annotations
 import hmac
 import json
 import logging
-import socket
-import threading
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from http.server import BaseHTTPRequestHandler
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from headrace.store.columns import is_plain
+from headrace.telemetry.http_server import HttpServer
 
 if TYPE_CHECKING:
     from headrace.store import Store
@@ -29,10 +27,7 @@ if TYPE_CHECKING:
 BODY_BYTES_MAX = 1024 * 1024
 DRAINED_BYTES_MAX = 16 * BODY_BYTES_MAX
 CONFIRMATIONS_MAX = 10_000
-CONNECTIONS_MAX = 64
 TIMEOUT_SECONDS = 10
-# How soon a stop is noticed.
-POLL_SECONDS = 0.1
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
 _log = logging.getLogger("headrace.outbox")
@@ -44,7 +39,7 @@ class BadRequest(Exception):
     """What is asked cannot be understood, and why."""
 
 
-class ConfirmServer:
+class ConfirmServer(HttpServer):
     """A small HTTP server beside the relay; a context manager.
 
     Beyond loopback it wants a token, which callers send as `Authorization: Bearer TOKEN`.
@@ -57,55 +52,7 @@ class ConfirmServer:
                 "give a token, or listen on 127.0.0.1"
             )
         handler = type("Handler", (_Handler,), {"store": store, "token": token})
-        self._server = _Server((host, port), handler)
-        self._thread = threading.Thread(
-            target=self._server.serve_forever,
-            args=(POLL_SECONDS,),
-            name="headrace-confirm-http",
-            daemon=True,
-        )
-
-    @property
-    def address(self) -> str:
-        """HOST:PORT that it listens on."""
-        host, port = self._server.server_address[:2]
-        return f"[{host!s}]:{port}" if ":" in str(host) else f"{host!s}:{port}"
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
-
-
-class _Server(ThreadingHTTPServer):
-    """A thread for each connection, up to a limit; the others wait to be accepted."""
-
-    daemon_threads = True
-
-    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
-        self._free = threading.BoundedSemaphore(CONNECTIONS_MAX)
-        if ":" in address[0]:
-            self.address_family = socket.AF_INET6
-        super().__init__(address, handler)
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        self._free.acquire()
-        super().process_request(request, client_address)
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._free.release()
+        super().__init__(host, port, handler, "headrace-confirm-http")
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -8,7 +8,6 @@ import tempfile
 import threading
 from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from headrace.broker import Broker
@@ -123,12 +122,7 @@ class BrokerThread:
     def __enter__(self) -> Self:
         return self.start()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         try:
             self.stop()
         finally:

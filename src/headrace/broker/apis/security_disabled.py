@@ -66,6 +66,7 @@ from headrace.protocol.api.sasl_authenticate import (
 )
 from headrace.protocol.api.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from headrace.protocol.errors import ErrorCode
+from headrace.protocol.schema import Message
 
 if TYPE_CHECKING:
     from headrace.broker.node import Node
@@ -76,29 +77,44 @@ NO_QUOTAS = "This broker has no quotas."
 NO_USERS = "This broker has no users."
 
 
-@serves(SaslHandshakeRequest, 0, 1)
-def sasl_handshake(
-    node: Node, ctx: Context, request: SaslHandshakeRequest
-) -> SaslHandshakeResponse:
-    """A plain listener has no mechanism to offer."""
-    return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
+def _always(request: type[Message], version_min: int, version_max: int, response: Message) -> None:
+    """Serve an API that has the same response for every request."""
+
+    @serves(request, version_min, version_max)
+    def refuse(_node: Node, _ctx: Context, _request: Message) -> Message:
+        return response
 
 
-@serves(SaslAuthenticateRequest, 0, 2)
-def sasl_authenticate(
-    node: Node, ctx: Context, request: SaslAuthenticateRequest
-) -> SaslAuthenticateResponse:
-    """A plain listener needs no login."""
-    return SaslAuthenticateResponse(
-        error_code=ErrorCode.ILLEGAL_SASL_STATE,
+# A plain listener has no mechanism to offer, and nobody has to log in.
+_NO_SASL = ErrorCode.ILLEGAL_SASL_STATE
+_always(SaslHandshakeRequest, 0, 1, SaslHandshakeResponse(error_code=_NO_SASL))
+_always(
+    SaslAuthenticateRequest,
+    0,
+    2,
+    SaslAuthenticateResponse(
+        error_code=_NO_SASL,
         error_message="SaslAuthenticate is not expected on a listener without SASL.",
-    )
-
-
-@serves(DescribeAclsRequest, 0, 3)
-def describe_acls(node: Node, ctx: Context, request: DescribeAclsRequest) -> DescribeAclsResponse:
-    """There is no authorizer."""
-    return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER)
+    ),
+)
+# There is no authorizer that would keep ACLs, and no quota is set.
+_always(
+    DescribeAclsRequest,
+    0,
+    3,
+    DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER),
+)
+_always(
+    DescribeClientQuotasRequest, 0, 1, DescribeClientQuotasResponse(error_message=None, entries=[])
+)
+# Tokens are for users who have logged in, and nobody has.
+_NO_TOKENS = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+_always(CreateDelegationTokenRequest, 1, 3, CreateDelegationTokenResponse(error_code=_NO_TOKENS))
+_always(RenewDelegationTokenRequest, 1, 2, RenewDelegationTokenResponse(error_code=_NO_TOKENS))
+_always(ExpireDelegationTokenRequest, 1, 2, ExpireDelegationTokenResponse(error_code=_NO_TOKENS))
+_always(
+    DescribeDelegationTokenRequest, 1, 3, DescribeDelegationTokenResponse(error_code=_NO_TOKENS)
+)
 
 
 @serves(CreateAclsRequest, 0, 3)
@@ -115,48 +131,6 @@ def delete_acls(node: Node, ctx: Context, request: DeleteAclsRequest) -> DeleteA
         error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER
     )
     return DeleteAclsResponse(filter_results=[refused] * len(request.filters))
-
-
-@serves(CreateDelegationTokenRequest, 1, 3)
-def create_delegation_token(
-    node: Node, ctx: Context, request: CreateDelegationTokenRequest
-) -> CreateDelegationTokenResponse:
-    """Tokens are for users who have logged in, which nobody can."""
-    return CreateDelegationTokenResponse(error_code=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
-
-
-@serves(RenewDelegationTokenRequest, 1, 2)
-def renew_delegation_token(
-    node: Node, ctx: Context, request: RenewDelegationTokenRequest
-) -> RenewDelegationTokenResponse:
-    """See create_delegation_token."""
-    return RenewDelegationTokenResponse(error_code=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
-
-
-@serves(ExpireDelegationTokenRequest, 1, 2)
-def expire_delegation_token(
-    node: Node, ctx: Context, request: ExpireDelegationTokenRequest
-) -> ExpireDelegationTokenResponse:
-    """See create_delegation_token."""
-    return ExpireDelegationTokenResponse(error_code=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
-
-
-@serves(DescribeDelegationTokenRequest, 1, 3)
-def describe_delegation_token(
-    node: Node, ctx: Context, request: DescribeDelegationTokenRequest
-) -> DescribeDelegationTokenResponse:
-    """See create_delegation_token."""
-    return DescribeDelegationTokenResponse(
-        error_code=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
-    )
-
-
-@serves(DescribeClientQuotasRequest, 0, 1)
-def describe_client_quotas(
-    node: Node, ctx: Context, request: DescribeClientQuotasRequest
-) -> DescribeClientQuotasResponse:
-    """No quota is set."""
-    return DescribeClientQuotasResponse(error_message=None, entries=[])
 
 
 @serves(AlterClientQuotasRequest, 0, 1)

@@ -7,8 +7,7 @@ import re
 import time
 from collections.abc import Iterable
 from datetime import datetime, timedelta
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Consumer as LibraryConsumer
 from confluent_kafka import KafkaError, KafkaException
@@ -24,6 +23,7 @@ from headrace.client.errors import CommitFailed, NoStart, UndecodableRecord
 from headrace.client.interceptors import Chain
 from headrace.client.serializers import Decoder, Deserializer
 from headrace.client.settings import Settings, with_bootstrap
+from headrace.closing import Closing
 from headrace.protocol.partitions import TopicPartition
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ _LASTING = (
 _log = logging.getLogger("headrace.client")
 
 
-class Consumer:
+class Consumer(Closing):
     """Reads records; a context manager, used by one thread at a time.
 
     Settings go by Kafka's names. With `group` (or `group.id`) it may subscribe and commit. `start`
@@ -289,17 +289,6 @@ class Consumer:
             self._chain.tell("close")
         if self._assigning.failure is not None:
             self._raise_failure([])
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _consume(self, max_records: int, timeout_s: float) -> list[Any]:
         client, assigning = self._client, self._assigning

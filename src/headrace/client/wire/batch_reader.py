@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator, Sequence
-from types import TracebackType
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 from headrace.client.wire.cluster import PAUSE_SECONDS, ClusterClient
 from headrace.client.wire.committed import Aborted, PlacedBatch, aborted_in, committed_batches
 from headrace.client.wire.connection import BrokerConnection
 from headrace.client.wire.errors import refused
 from headrace.client.wire.leaders import FETCH_VERSION, Isolation
+from headrace.closing import Closing
 from headrace.protocol.api.fetch import (
     FetchPartition,
     FetchRequest,
@@ -66,7 +66,7 @@ class Fetched(NamedTuple):
             yield position, header
 
 
-class BatchReader:
+class BatchReader(Closing):
     """Fetches from the leader of a partition; a context manager with a connection of its own.
 
     It asks again for `timeout_s` while a leader moves or does not answer. The next answer is asked
@@ -92,17 +92,6 @@ class BatchReader:
         self._wire: BrokerConnection | None = None
         self._room = bytearray(fetch_bytes_max + AROUND_BYTES)
         self._gone_since: float | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._hang_up()
 
     def fetch(self, start: int, end: int) -> Iterator[Fetched]:
         """What holds the offsets from `start` up to, and without, `end`.
@@ -162,7 +151,7 @@ class BatchReader:
                 try:
                     asked = self._ask(offset)
                 except (OSError, KafkaError):
-                    self._hang_up()  # Sent again after this part has been yielded.
+                    self.close()  # Sent again after this part has been yielded.
             yield Fetched(
                 buffer,
                 [it for it in batches if it[1].base_offset < end],
@@ -208,7 +197,7 @@ class BatchReader:
 
     def _wait_or_raise(self, problem: Exception, deadline: float) -> None:
         """Wait after a passing problem, and look up the leader again."""
-        self._hang_up()
+        self.close()
         now = time.monotonic()
         lasting = isinstance(problem, KafkaError) and not problem.code.retriable
         if isinstance(problem, KafkaError) and problem.code in GONE:
@@ -220,7 +209,8 @@ class BatchReader:
             raise problem
         time.sleep(PAUSE_SECONDS)
 
-    def _hang_up(self) -> None:
+    def close(self) -> None:
+        """Close the connection; a later fetch opens another."""
         if self._wire is not None:
             self._wire.close()
         self._wire = None

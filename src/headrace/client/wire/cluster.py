@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
 from functools import partial
-from types import TracebackType
-from typing import NamedTuple, Self, TypeVar
+from typing import NamedTuple, TypeVar
 
 from headrace.client.retry_loop import retry
 from headrace.client.wire.connection import AnswerT, BrokerConnection
 from headrace.client.wire.errors import refused
 from headrace.client.wire.security import Security
+from headrace.closing import Closing
 from headrace.protocol.api.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from headrace.protocol.api.metadata import (
     MetadataRequest,
@@ -49,7 +49,7 @@ class BrokerAddress(NamedTuple):
         return f"{self.node_id} ({self.host}:{self.port})"
 
 
-class ClusterClient:
+class ClusterClient(Closing):
     """Asks the right broker, again while a refusal is passing; a context manager.
 
     A lasting refusal is a KafkaError, a cluster that does not answer an OSError.
@@ -62,17 +62,6 @@ class ClusterClient:
         self._security = security
         self._timeout_s = timeout_s
         self._wires: dict[tuple[str, int], BrokerConnection] = {}
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Close all connections."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import socket
 import struct
-from types import TracebackType
-from typing import Self, TypeVar
+from typing import TypeVar
 
 from headrace.client.wire.errors import refused
 from headrace.client.wire.security import Security
+from headrace.closing import Closing
 from headrace.protocol.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from headrace.protocol.api_keys import ApiKey
 from headrace.protocol.codec import decode, encode
@@ -28,7 +28,7 @@ ROOM_BYTES_MAX = 1 << 26
 AnswerT = TypeVar("AnswerT", bound=Message)
 
 
-class BrokerConnection:
+class BrokerConnection(Closing):
     """A secured connection to one broker, with agreed versions; one request at a time.
 
     After an OSError (also TimeoutError) it is closed and cannot be used again.
@@ -105,17 +105,6 @@ class BrokerConnection:
     def close(self) -> None:
         """Close it; a request that was sent may still be carried out."""
         self._socket.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _agree(self) -> dict[int, tuple[int, int]]:
         # Version 0 is the one that every broker answers, whatever its age.

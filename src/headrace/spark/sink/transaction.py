@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import pyarrow as pa
@@ -145,12 +144,7 @@ class SinkTransaction:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         try:
             if self._is_open and self._added:
                 self._end(committed=False, retry_s=ABORT_SECONDS)
