@@ -14,7 +14,7 @@ from headrace.client.wire.cluster import ClusterClient, parse_servers
 from headrace.client.wire.security import Security
 from headrace.lag.causes import explain
 from headrace.lag.gather import gather
-from headrace.lag.levels import Ladder, Threshold
+from headrace.lag.levels import LevelPolicy, Threshold
 from headrace.lag.meter import Meter
 from headrace.lag.rules import LagConfig, Rule
 from headrace.lag.service import LagService
@@ -34,7 +34,7 @@ with BrokerThread() as broker:
         consumer.commit_sync({("orders", 0): 4})
 
     with ClusterClient(parse_servers(broker.bootstrap), Security()) as cluster:
-        [group] = Meter(cluster, clock).look(lambda row: row.group == "billing")
+        [group] = Meter(cluster, clock).measure(lambda row: row.group == "billing")
         print(f"{group.group}: {group.lag} records, {(group.behind_ms or 0) // 60_000} minutes")
 
         snapshot = gather(cluster, "billing", clock, watch_ms=0)
@@ -50,8 +50,8 @@ with BrokerThread() as broker:
         told.set()
 
     alarms.add(tell)
-    late = Ladder(critical=Threshold(behind_ms=60_000), rise_after_ms=0)
-    config = LagConfig(every_ms=100, rules=(Rule(groups=("billing",), ladder=late),))
+    late = LevelPolicy(critical=Threshold(behind_ms=60_000), rise_after_ms=0)
+    config = LagConfig(every_ms=100, rules=(Rule(groups=("billing",), levels=late),))
     service = LagService({"bootstrap.servers": broker.bootstrap}, config=config, alarms=alarms)
     service.start()
     told.wait(60)

@@ -55,7 +55,7 @@ PICTURES = {
     ),
     "lag": Picture(
         "States of a level of lag",
-        "headrace.lag.gate:TABLE",
+        "headrace.lag.levels:TABLE",
         "lag.md",
     ),
     "dispatch": Picture(

@@ -94,7 +94,7 @@ def test_a_watch_shows_levels_by_rules(headrace: Headrace, tmp_path: Path) -> No
 def test_an_explanation_has_evidence_and_commands(headrace: Headrace, shop: str) -> None:
     said = headrace("lag", "explain", "shop", "--for", "0s").stdout
     assert "likely cause: no consumer" in said
-    assert "  - 6 records wait in 1 partition" in said
+    assert "  - 6 records waiting in 1 partition" in said
     assert "      headrace group seek shop --to latest --dry-run\n" in said
     found = json.loads(headrace("lag", "explain", "shop", "--for", "0s", "-o", "json").stdout)
     assert found["lag"] == 6
@@ -129,4 +129,4 @@ def test_retries_of_a_store_are_evidence(headrace: Headrace, tmp_path: Path) -> 
     said = headrace("lag", "explain", "shop", "--for", "0s", "--store", url).stdout
     assert "likely cause: no consumer" in said
     assert "also possible: errors and retries" in said
-    assert "1 message of orders wait for another try; the last: TimeoutError: the bank" in said
+    assert "1 message of orders waiting for a retry; the last: TimeoutError: the bank" in said

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from headrace.cli.app import command
 from headrace.lag.causes import explain
-from headrace.lag.findings import Cause
-from headrace.lag.places import GroupLag, MemberView, PartitionLag, Standing
+from headrace.lag.causes.findings import Cause
+from headrace.lag.group_lag import GroupLag, MemberView, PartitionLag, Standing
 from headrace.lag.snapshot import (
     Failures,
     Flow,
@@ -70,7 +70,7 @@ def snapshot(
             partitions=rows,
         ),
         watched_s=10.0,
-        looks=40,
+        measurements=40,
         flows={row.key: Flow(written, read) for row in rows},
         topic_partitions={TOPIC: len(lags)},
         inflows={row.key: Inflow(20.0, 20.0) for row in rows},
@@ -170,12 +170,12 @@ def test_the_figures_are_in_the_evidence() -> None:
     assert "in 10 s, 80.0 records/s came in and 40.0 were read" in said
     said = "\n".join(explain(SITUATIONS[Cause.KEY_SKEW]())[0].evidence)
     assert "orders:1 has 9000 of the 9009 records" in said
-    assert "97% of what came in lately; a fair part is 25%" in said
+    assert "97% of the recent records; a fair part is 25%" in said
     assert "900 of its next 1000 records have the key 'anna'" in said
     said = "\n".join(explain(SITUATIONS[Cause.ERRORS]())[0].evidence)
     assert "4000 dead letters of orders in the last hour; the last: KeyError: 'tea'" in said
     said = "\n".join(explain(SITUATIONS[Cause.SLOW_HANDLER]())[0].evidence)
-    assert "2 members behind, at 10.0 records/s each: 100 ms a record" in said
+    assert "2 members behind, at 10.0 records/s each: 100 ms per record" in said
 
 
 def causes(made: Snapshot) -> set[Cause]:
@@ -199,7 +199,7 @@ def test_a_partition_that_stands_still_is_an_error_after_some_seconds_only() -> 
     made = snapshot([500, 0], [{0}, {1}], read=0)
     [first, *_] = explain(made)
     assert first.cause is Cause.ERRORS
-    assert "orders:0 has stood at offset 1000 for 10 s, although member m0 has it" in first.evidence
+    assert "orders:0 has been at offset 1000 for 10 s, although member m0 owns it" in first.evidence
     assert first.remedies[0].command == ("headrace consume orders --partition 0 --offset 1000 -c 1")
     assert Cause.ERRORS not in causes(replace(made, watched_s=5.0))
 
@@ -237,7 +237,7 @@ def test_members_that_share_partitions_are_never_too_many() -> None:
 def test_a_group_that_soon_has_caught_up_is_not_slow() -> None:
     made = snapshot([500], [{0}], read=2000, written=100, behind_ms=60_000)
     assert Cause.SLOW_HANDLER not in causes(made)
-    assert "caught up in 3 s" in explain(made)[0].evidence[1]
+    assert "catches up in 3 s" in explain(made)[0].evidence[1]
 
 
 def test_looks_are_compared() -> None:
@@ -261,7 +261,12 @@ def test_looks_are_compared() -> None:
         ]
     )
     assert found.flows == {(TOPIC, 0): Flow(40, 5)}
-    assert (found.watched_s, found.looks, found.rebalances, found.unsettled) == (2.0, 3, 1, 1)
+    assert (found.watched_s, found.measurements, found.rebalances, found.unsettled) == (
+        2.0,
+        3,
+        1,
+        1,
+    )
 
 
 def rows() -> Iterator[st.SearchStrategy[object]]:

@@ -22,10 +22,10 @@ from headrace.client.wire.cluster import ClusterClient, parse_servers
 from headrace.client.wire.security import Security
 from headrace.handlers import App, Retry
 from headrace.lag.causes import explain
-from headrace.lag.findings import Cause, Finding
+from headrace.lag.causes.findings import Cause, Finding
 from headrace.lag.gather import gather
+from headrace.lag.group_lag import GroupLag
 from headrace.lag.meter import Meter
-from headrace.lag.places import GroupLag
 from headrace.lag.snapshot import Failures
 
 WATCH_MS = 1_500
@@ -55,7 +55,9 @@ def causes(
 
 def measure(kafka: Kafka, group: str) -> GroupLag | None:
     with ClusterClient(parse_servers(kafka.bootstrap), Security()) as cluster:
-        return next(iter(Meter(cluster, SystemClock()).look(lambda row: row.group == group)), None)
+        return next(
+            iter(Meter(cluster, SystemClock()).measure(lambda row: row.group == group)), None
+        )
 
 
 @contextmanager
@@ -87,7 +89,7 @@ def test_nobody_reads(kafka: Kafka, group: str) -> None:
     commit(kafka.bootstrap, group, {(topic, 0): 1, (topic, 1): 0})
     [finding] = causes(kafka, group, 0)
     assert finding.cause is Cause.NO_CONSUMER
-    assert "4 records wait in 1 partition" in finding.evidence
+    assert "4 records waiting in 1 partition" in finding.evidence
     assert finding.remedies[1].command == f"headrace group seek {group} --to latest --dry-run"
 
 
@@ -111,7 +113,7 @@ def test_more_consumers_than_partitions(kafka: Kafka, group: str) -> None:
     with working(kafka, group, topic, 3):
         first, *_ = causes(kafka, group)
     assert first.cause is Cause.MORE_CONSUMERS
-    assert f"3 members for 1 partition of {topic}: 2 without any" in first.evidence
+    assert f"3 members for 1 partition of {topic}: 2 without one" in first.evidence
     assert first.remedies[0].command == f"headrace topic alter {topic} --partitions 3"
 
 
@@ -134,7 +136,7 @@ def test_a_record_that_nobody_gets_over(kafka: Kafka, group: str) -> None:
         wait_until(lambda: kafka.committed(group, topic) == 7, "it stands at the record")
         first, *_ = causes(kafka, group, 6_500)
     assert first.cause is Cause.ERRORS
-    assert f"{topic}:0 has stood at offset 7 for" in first.evidence[0]
+    assert f"{topic}:0 has been at offset 7 for" in first.evidence[0]
     assert first.remedies[0].command == (f"headrace consume {topic} --partition 0 --offset 7 -c 1")
 
 
@@ -177,7 +179,7 @@ def test_what_waits_for_a_retry_is_known_to_the_store(kafka: Kafka, group: str) 
         waiting = {topic: Failures(topic, 0, 4, "TimeoutError: bank")}
         first, *_ = causes(kafka, group, 0, waiting)
     assert first.cause is Cause.ERRORS
-    assert f"4 messages of {topic} wait for another try; the last: TimeoutError: bank" in (
+    assert f"4 messages of {topic} waiting for a retry; the last: TimeoutError: bank" in (
         first.evidence
     )
 
@@ -239,7 +241,7 @@ def test_a_rebalance_storm(kafka: Kafka, group: str) -> None:
         finally:
             stop.set()
             thread.join()
-    assert "the assignor range takes all partitions away at each change" in found[0].evidence
+    assert "the assignor range revokes all partitions at each change" in found[0].evidence
     assert found[0].remedies[0].command == f"headrace group describe {group}"
 
 
@@ -251,7 +253,9 @@ def test_a_transaction_that_is_left_open(kafka: Kafka, group: str) -> None:
     [finding] = causes(kafka, group, 0)
     producer.abort_transaction(TIMEOUT_SECONDS)
     assert finding.cause is Cause.OPEN_TRANSACTION
-    assert f"1 record at the end of {topic}:0 stand behind" in finding.evidence[0]
+    assert (
+        f"1 record at the end of {topic}:0 held back by an open transaction" in finding.evidence[0]
+    )
 
 
 @on_headrace

@@ -7,10 +7,10 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.lag.levels import Gates, Ladder, Level, Reading, Threshold, read
-from headrace.lag.places import PartitionLag, Standing
+from headrace.lag.group_lag import PartitionLag, Standing
+from headrace.lag.levels import GroupLevels, Level, LevelPolicy, Reading, Threshold, read
 
-LADDER = Ladder(
+POLICY = LevelPolicy(
     warning=Threshold(records=100),
     critical=Threshold(records=1000, behind_ms=60_000),
     rise_after_ms=3_000,
@@ -22,11 +22,11 @@ LOOKS = st.lists(
 )
 
 
-def walk(looks: list[tuple[int, Reading]], ladder: Ladder = LADDER) -> list[Level]:
-    gates, levels = Gates(), []
+def walk(looks: list[tuple[int, Reading]], policy: LevelPolicy = POLICY) -> list[Level]:
+    state, levels = GroupLevels(), []
     for now_ms, reading in looks:
-        gates = gates.step(reading, ladder, now_ms)
-        levels.append(gates.level)
+        state = state.step(reading, policy, now_ms)
+        levels.append(state.level)
     return levels
 
 
@@ -63,8 +63,8 @@ def test_critical_falls_to_a_warning_first() -> None:
 
 
 def test_no_hold_is_no_wait() -> None:
-    ladder = Ladder(warning=Threshold(records=1), rise_after_ms=0, fall_after_ms=0, clear=1.0)
-    assert walk(seconds(0, 1, 0, 1), ladder) == [Level.OK, Level.WARNING] * 2
+    levels = LevelPolicy(warning=Threshold(records=1), rise_after_ms=0, fall_after_ms=0, clear=1.0)
+    assert walk(seconds(0, 1, 0, 1), levels) == [Level.OK, Level.WARNING] * 2
 
 
 def test_what_is_seen_in_part_may_raise_but_not_clear() -> None:
@@ -90,14 +90,14 @@ def test_a_change_needs_its_reason_for_the_whole_time(
             assert all(
                 reading.records >= limit
                 for look_ms, reading in looks[: index + 1]
-                if look_ms > at_ms - LADDER.rise_after_ms
+                if look_ms > at_ms - POLICY.rise_after_ms
             )
         elif level < before:
             limit = 1000 if before is Level.CRITICAL else 100
             assert all(
-                reading.records < limit * LADDER.clear and not reading.is_partial
+                reading.records < limit * POLICY.clear and not reading.is_partial
                 for look_ms, reading in looks[: index + 1]
-                if look_ms > at_ms - LADDER.fall_after_ms
+                if look_ms > at_ms - POLICY.fall_after_ms
             )
         before = level
     changes = [
@@ -107,7 +107,7 @@ def test_a_change_needs_its_reason_for_the_whole_time(
     ]
     # So it never flutters faster than that.
     assert all(
-        later - earlier >= min(LADDER.rise_after_ms, LADDER.fall_after_ms)
+        later - earlier >= min(POLICY.rise_after_ms, POLICY.fall_after_ms)
         for earlier, later in pairwise(changes)
     )
 
@@ -124,7 +124,7 @@ def test_more_lag_is_never_a_lower_level(steps: list[tuple[int, int, bool]]) -> 
 
 def test_a_state_taken_over_goes_on_where_it_was() -> None:
     for level in Level:
-        assert Gates.at(level).level is level
+        assert GroupLevels.at(level).level is level
 
 
 def test_a_reading_adds_up_records_and_takes_the_longest_time() -> None:

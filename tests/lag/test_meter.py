@@ -22,8 +22,8 @@ from headrace.client.admin.groups import MARKERS
 from headrace.client.clock import SystemClock
 from headrace.client.wire.cluster import ClusterClient
 from headrace.client.wire.security import Security
+from headrace.lag.group_lag import GroupLag, PartitionLag, Standing
 from headrace.lag.meter import Meter
-from headrace.lag.places import GroupLag, PartitionLag, Standing
 
 HOUR_MS = 3_600_000
 
@@ -52,7 +52,7 @@ def measure(cluster: ClusterClient, group: str, clock: SystemClock | None = None
 
 
 def look(meter: Meter, group: str) -> GroupLag:
-    found = meter.look(lambda row: row.group == group)
+    found = meter.measure(lambda row: row.group == group)
     assert len(found) == 1
     return found[0]
 
@@ -242,7 +242,7 @@ def test_a_marker_of_a_sink_is_no_reader(kafka: Kafka, cluster: ClusterClient) -
     marker, reader = (f"{start}lag-{next(_numbers)}" for start in (MARKERS, ""))
     for group in (marker, reader):
         commit(kafka.bootstrap, group, {(topic, 0): 1})
-    found = Meter(cluster, SystemClock()).look(lambda row: row.group in (marker, reader))
+    found = Meter(cluster, SystemClock()).measure(lambda row: row.group in (marker, reader))
     assert [row.group for row in found] == [reader]
 
 
@@ -255,7 +255,7 @@ def test_groups_at_different_places_of_a_partition(
     names = [f"{group}-{number}" for number in range(5)]
     for number, name in enumerate(names):
         commit(kafka.bootstrap, name, {(topic, 0): number})
-    found = Meter(cluster, SteppedClock(10_000)).look(lambda row: row.group in names)
+    found = Meter(cluster, SteppedClock(10_000)).measure(lambda row: row.group in names)
     assert [group.lag for group in found] == [5, 4, 3, 2, 1]
     assert [group.behind_ms for group in found] == [9000, 8000, 7000, 6000, 5000]
 
@@ -321,7 +321,7 @@ def test_groups_come_and_go_while_they_are_measured(kafka: Kafka, cluster: Clust
     def measure_on() -> None:
         try:
             while not stop.is_set():
-                Meter(cluster, SystemClock()).look(lambda row: row.group in names)
+                Meter(cluster, SystemClock()).measure(lambda row: row.group in names)
         except Exception as problem:
             problems.append(problem)
 

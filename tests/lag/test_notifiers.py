@@ -17,11 +17,11 @@ import pytest
 from tests.waiting import wait_until
 
 from headrace.client.clock import SystemClock
-from headrace.lag.deliveries import Deliveries
 from headrace.lag.levels import Level, Reading
 from headrace.lag.notices import Notice
 from headrace.lag.notifiers import (
     CommandNotifier,
+    Deliveries,
     LogNotifier,
     NotifyFailed,
     WebhookNotifier,
@@ -85,7 +85,7 @@ def test_a_webhook_gets_the_notice_as_json(tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("secret\n")
     with running(Server()) as server:
-        WebhookNotifier(server.url, 5_000, 1, token).tell(NOTICE)
+        WebhookNotifier(server.url, 5_000, 1, token).notify(NOTICE)
         assert server.bodies == [NOTICE.document()]
         assert server.tokens == ["Bearer secret"]
 
@@ -101,7 +101,7 @@ def test_a_webhook_that_refuses_is_not_asked_again(caplog: pytest.LogCaptureFixt
         deliver(WebhookNotifier(server.url, 5_000, 4))
         assert len(server.bodies) == 1
     assert "answered 404" in caplog.text
-    assert "was given up" in caplog.text
+    assert "failed; lost" in caplog.text
 
 
 def test_a_redirect_is_no_arrival_and_is_not_followed() -> None:
@@ -109,7 +109,7 @@ def test_a_redirect_is_no_arrival_and_is_not_followed() -> None:
         running(Server(302)) as server,
         pytest.raises(NotifyFailed, match="answered 302") as caught,
     ):
-        WebhookNotifier(server.url, 5_000, 1).tell(NOTICE)
+        WebhookNotifier(server.url, 5_000, 1).notify(NOTICE)
     assert not caught.value.is_passing
     assert len(server.bodies) == 1
 
@@ -118,14 +118,14 @@ def test_a_webhook_that_is_silent_takes_no_longer_than_its_time() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         notifier = WebhookNotifier(f"http://127.0.0.1:{silent.getsockname()[1]}", 50, 1)
         with pytest.raises(NotifyFailed, match="timed out"):
-            notifier.tell(NOTICE)
+            notifier.notify(NOTICE)
 
 
 def test_nobody_listening_is_a_failure_that_may_pass() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     with pytest.raises(NotifyFailed, match="refused") as caught:
-        WebhookNotifier(f"http://127.0.0.1:{port}", 1_000, 1).tell(NOTICE)
+        WebhookNotifier(f"http://127.0.0.1:{port}", 1_000, 1).notify(NOTICE)
     assert caught.value.is_passing
 
 
@@ -135,25 +135,25 @@ def test_a_command_gets_its_words_as_they_are_and_the_notice_on_its_input(tmp_pa
         "import json, sys; json.dump([sys.argv[2:], json.load(sys.stdin)], open(sys.argv[1], 'w'))"
     )
     words = (sys.executable, "-c", program, str(out), "$HOME; true", "*")
-    CommandNotifier(words, 30_000, 1).tell(NOTICE)
+    CommandNotifier(words, 30_000, 1).notify(NOTICE)
     assert json.loads(out.read_text()) == [["$HOME; true", "*"], NOTICE.document()]
 
 
 def test_a_command_that_fails_says_why() -> None:
     words = (sys.executable, "-c", "raise SystemExit('no network')")
     with pytest.raises(NotifyFailed, match="ended with 1: no network"):
-        CommandNotifier(words, 30_000, 1).tell(NOTICE)
+        CommandNotifier(words, 30_000, 1).notify(NOTICE)
 
 
 def test_a_command_that_hangs_is_ended() -> None:
     words = (sys.executable, "-c", "import threading; threading.Event().wait()")
-    with pytest.raises(NotifyFailed, match=r"not done within 0.2 s"):
-        CommandNotifier(words, 200, 1).tell(NOTICE)
+    with pytest.raises(NotifyFailed, match=r"did not end within 0.2 s"):
+        CommandNotifier(words, 200, 1).notify(NOTICE)
 
 
 def test_a_command_that_is_not_there_is_not_tried_again() -> None:
-    with pytest.raises(NotifyFailed, match="could not be run") as caught:
-        CommandNotifier(("/nowhere/page",), 1_000, 1).tell(NOTICE)
+    with pytest.raises(NotifyFailed, match="cannot be run") as caught:
+        CommandNotifier(("/nowhere/page",), 1_000, 1).notify(NOTICE)
     assert not caught.value.is_passing
 
 
@@ -162,13 +162,13 @@ def test_the_log_rings_the_alarm_unless_all_is_well(caplog: pytest.LogCaptureFix
     alarms, heard = Alarms(), list[Alarm]()
     alarms.add(heard.append)
     notifier = LogNotifier(alarms)
-    notifier.tell(NOTICE)
+    notifier.notify(NOTICE)
     assert [(alarm.name, alarm.details["level"]) for alarm in heard] == [("lag", "critical")]
-    notifier.tell(
+    notifier.notify(
         Notice(group="shop", level=Level.OK, was=Level.CRITICAL, reading=Reading(), at_ms=1)
     )
     assert len(heard) == 1
-    assert "group shop is well again" in caplog.text
+    assert "group shop has recovered" in caplog.text
 
 
 class Hanging:
@@ -179,7 +179,7 @@ class Hanging:
     def __init__(self) -> None:
         self.may_end = threading.Event()
 
-    def tell(self, notice: Notice) -> None:
+    def notify(self, notice: Notice) -> None:
         self.may_end.wait()
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.lag.levels import Ladder, Threshold
+from headrace.lag.levels import LevelPolicy, Threshold
 from headrace.lag.rules import (
     DEFAULT_RULE,
     LagConfig,
@@ -54,7 +54,7 @@ def test_a_whole_file() -> None:
             Rule(
                 groups=("billing", "shop-*"),
                 topics=("orders",),
-                ladder=Ladder(
+                levels=LevelPolicy(
                     warning=Threshold(records=1000),
                     critical=Threshold(5000, 600_000),
                     rise_after_ms=15_000,
@@ -97,24 +97,24 @@ def test_without_rules_there_is_one_for_all() -> None:
         ('evry = "1s"', "unknown setting 'evry'", "did you mean every?"),
         ("every = 10", "every 10 is not a duration", '"30s"'),
         ('every = "1ms"', "below 100ms", ""),
-        ("rule = 1", "rules are a list", "[[rule]]"),
+        ("rule = 1", "rule is not a list", "[[rule]]"),
         ("[[rule]]\ngroup = 'a'", "rule 1 has an unknown setting 'group'", "groups"),
         ("[[rule]]\ngroups = [1]", "rule 1: groups is not a list of names", ""),
-        ("[[rule]]\nnotify = 'ops'", "notifies 'ops', which is not there", "[notifier.ops]"),
-        ("[[rule]]\nclear = 0", "clear 0 is not a part", "0.5"),
+        ("[[rule]]\nnotify = 'ops'", "notifies 'ops', which is unknown", "[notifier.ops]"),
+        ("[[rule]]\nclear = 0", "clear 0 is not above 0 and up to 1", "0.5"),
         ("[[rule]]\nwarning = 5", "rule 1: warning is not a table", ""),
         ("[[rule]]\nwarning = { seconds = 5 }", "unknown setting 'seconds'", "records"),
         ("[[rule]]\nwarning = { records = 0 }", "records 0 is not a count", ""),
         (
             "[[rule]]\nwarning = { records = 5 }\ncritical = { records = 4 }",
-            "critical before it is a warning",
+            "the critical limit is below the warning limit",
             "",
         ),
-        ("[notifier.ops]\ntries = 3", "neither a webhook nor a command", ""),
-        ("[notifier.ops]\nwebhook = 'ops.example.com'", "is not an address", "https://"),
+        ("[notifier.ops]\ntries = 3", "needs either webhook or command", ""),
+        ("[notifier.ops]\nwebhook = 'ops.example.com'", "is not a URL", "https://"),
         ("[notifier.ops]\ncommand = 'page me'", "a list of words", 'command = ["'),
         ("[notifier.ops]\ncommand = ['page']\ntries = 0", "tries 0 is not a count", ""),
-        ("[notifier.log]\ncommand = ['page']", "taken by the log", ""),
+        ("[notifier.log]\ncommand = ['page']", "the name log is reserved", ""),
         ("notifier = 3", "notifier is not a table", ""),
     ],
 )

@@ -13,19 +13,19 @@ from tests.client.kafkas import Kafka
 from tests.waiting import wait_until
 
 from headrace.client.compacted import CompactedReader
-from headrace.lag.board import TOPIC, Board, make_topic
-from headrace.lag.levels import Ladder, Level, Threshold
+from headrace.lag.level_topic import TOPIC, LevelTopic, make_topic
+from headrace.lag.levels import Level, LevelPolicy, Threshold
 from headrace.lag.rules import LagConfig, Rule
 from headrace.lag.service import LagService
-from headrace.lag.watch import Watched
+from headrace.lag.watch_machine import StoredLevel
 from headrace.telemetry.alarms import Alarm, Alarms
 from headrace.testing import BrokerThread
 
 
 def config(pattern: str) -> LagConfig:
     """Alarm at once, look often."""
-    ladder = Ladder(warning=Threshold(records=5), rise_after_ms=0, fall_after_ms=0, clear=1.0)
-    return LagConfig(every_ms=100, rules=(Rule(groups=(pattern,), ladder=ladder),))
+    levels = LevelPolicy(warning=Threshold(records=5), rise_after_ms=0, fall_after_ms=0, clear=1.0)
+    return LagConfig(every_ms=100, rules=(Rule(groups=(pattern,), levels=levels),))
 
 
 class Heard:
@@ -75,10 +75,10 @@ def test_a_group_that_is_behind_is_told_once_and_again_when_it_is_well(kafka: Ka
         wait_until(lambda: heard.rung, "the alarm")
         wait_until(lambda: levels(kafka.bootstrap)["served-1"]["told"], "it is written down")
         assert levels(kafka.bootstrap)["served-1"]["level"] == "warning"
-        looks = service.looks
-        wait_until(lambda: service.looks > looks + 3, "more looks")
+        looks = service.measurements
+        wait_until(lambda: service.measurements > looks + 3, "more looks")
         commit(kafka.bootstrap, "served-1", {(topic, 0): 9})
-        wait_until(lambda: "served-1" not in levels(kafka.bootstrap), "it is well again")
+        wait_until(lambda: "served-1" not in levels(kafka.bootstrap), "it has recovered")
     assert heard.rung == [("served-1", "warning")]
 
 
@@ -100,15 +100,17 @@ def test_one_alarms_and_another_takes_over_without_saying_it_again(behind: str) 
             wait_until(lambda: first.is_active != second.is_active, "one of them is active")
             active, standby = (first, second) if first.is_active else (second, first)
             active.stop()
-            wait_until(lambda: standby.is_active and standby.looks > 3, "the other takes over")
+            wait_until(
+                lambda: standby.is_active and standby.measurements > 3, "the other takes over"
+            )
     assert heard.rung == [("shop", "warning")]
 
 
 def test_what_a_predecessor_did_not_get_to_say_is_said(behind: str) -> None:
     settings = {"bootstrap.servers": behind}
     make_topic(settings)
-    board = Board(settings)
-    board.write({"shop": Watched(level=Level.WARNING, since_ms=1, is_told=False)})
+    board = LevelTopic(settings)
+    board.write({"shop": StoredLevel(level=Level.WARNING, since_ms=1, is_notified=False)})
     board.close()
     heard = Heard()
     with serving(behind, heard):
@@ -119,13 +121,13 @@ def test_what_a_predecessor_did_not_get_to_say_is_said(behind: str) -> None:
 def test_one_that_was_taken_over_from_cannot_write_any_more(broker: BrokerThread) -> None:
     settings = {"bootstrap.servers": broker.bootstrap}
     make_topic(settings)
-    old = Board(settings)
-    old.write({"shop": Watched(level=Level.WARNING, since_ms=1)})
-    new = Board(settings)
-    assert new.known == {"shop": Watched(level=Level.WARNING, since_ms=1)}
+    old = LevelTopic(settings)
+    old.write({"shop": StoredLevel(level=Level.WARNING, since_ms=1)})
+    new = LevelTopic(settings)
+    assert new.known == {"shop": StoredLevel(level=Level.WARNING, since_ms=1)}
     with pytest.raises(Exception, match=r"(?i)fenced|newer"):
-        old.write({"shop": Watched(level=Level.CRITICAL, since_ms=2)})
-    new.write({"shop": Watched()})
+        old.write({"shop": StoredLevel(level=Level.CRITICAL, since_ms=2)})
+    new.write({"shop": StoredLevel()})
     assert levels(broker.bootstrap) == {}
     old.close()
     new.close()
@@ -137,8 +139,8 @@ def test_it_goes_on_after_the_broker_was_away(behind: str, broker: BrokerThread)
         wait_until(lambda: heard.rung, "the alarm")
         wait_until(lambda: levels(behind)["shop"]["told"], "it is written down")
         broker.restart()
-        looks = service.looks
-        wait_until(lambda: service.looks > looks + 2, "it looks again")
+        looks = service.measurements
+        wait_until(lambda: service.measurements > looks + 2, "it looks again")
         commit(behind, "shop", {("orders", 0): 9})
-        wait_until(lambda: "shop" not in levels(behind), "it is well again")
+        wait_until(lambda: "shop" not in levels(behind), "it has recovered")
     assert heard.rung == [("shop", "warning")]

@@ -1,4 +1,4 @@
-"""Gathering a snapshot: watch the group for a while, then look into its topics."""
+"""Takes a snapshot of a group: watches it for a while, then samples its topics."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from headrace.client.dead_letters import ERROR_HEADER, RESENT_HEADER, SUFFIX
 from headrace.client.message import find_header
 from headrace.client.wire.cluster import ClusterClient
 from headrace.client.wire.leaders import EARLIEST, LATEST, Leaders
+from headrace.lag.group_lag import PartitionLag
 from headrace.lag.meter import Meter
-from headrace.lag.places import PartitionLag
 from headrace.lag.snapshot import (
     EARLIER_SECONDS,
     RECENT_SECONDS,
@@ -29,7 +29,7 @@ from headrace.protocol.records import Record
 EVERY_MS = 250
 RECENT_MS = RECENT_SECONDS * 1000
 EARLIER_MS = EARLIER_SECONDS * 1000
-# The past must be at least so long to be compared with.
+# An earlier time shorter than this is not compared with.
 EARLIER_MS_MIN = 60_000
 SAMPLE_BYTES = 1 << 20
 SAMPLE_RECORDS = 1_000
@@ -44,23 +44,23 @@ def gather(
     watch_ms: int,
     waiting: Mapping[str, Failures] | None = None,
 ) -> Snapshot | None:
-    """All that is known of a group after watching it for so long; None if it is not there.
+    """A snapshot of a group after watching it for `watch_ms`; None if it does not exist.
 
-    `waiting` are the failures of topics that a store of handlers knows of.
+    `waiting` are the failures by topic in a store of handlers.
     """
     meter = Meter(cluster, clock)
-    looks = []
+    measured = []
     never = threading.Event()
     until_ms = clock.monotonic_ms() + watch_ms
     while True:
-        looks += meter.look(lambda row: row.group == group)
+        measured += meter.measure(lambda row: row.group == group)
         left_ms = until_ms - clock.monotonic_ms()
-        if left_ms <= 0 or not looks:
+        if left_ms <= 0 or not measured:
             break
         clock.wait(never, min(EVERY_MS, left_ms))
-    if not looks:
+    if not measured:
         return None
-    snapshot = compare(looks)
+    snapshot = compare(measured)
     counts = {topic.name or "": len(topic.partitions) for topic in cluster.topics()}
     read = {row.topic for row in snapshot.group.partitions}
     behind = sorted({row.topic for row in snapshot.lagging})
@@ -81,7 +81,7 @@ def gather(
 def _inflows(
     leaders: Leaders, keys: list[TopicPartition], now_ms: int
 ) -> dict[TopicPartition, Inflow]:
-    """How fast records came in, by their times."""
+    """How fast records came in, by their timestamps."""
     starts, ends = leaders.offsets(keys, EARLIEST), leaders.offsets(keys, LATEST)
     recent = leaders.offsets(keys, now_ms - RECENT_MS)
     earlier = leaders.offsets(keys, now_ms - RECENT_MS - EARLIER_MS)
@@ -94,7 +94,7 @@ def _inflows(
         at_earlier = ends[key] if earlier[key] < 0 else earlier[key]
         records = oldest[key].records if key in oldest else []
         began_ms = records[0].timestamp if records else now_ms
-        # A topic may be younger than the time that is asked for.
+        # A topic may be younger than the earlier time.
         span_ms = min(EARLIER_MS, now_ms - RECENT_MS - began_ms)
         inflows[key] = Inflow(
             (ends[key] - at_recent) / (RECENT_MS / 1000),
@@ -104,7 +104,7 @@ def _inflows(
 
 
 def _sample(leaders: Leaders, lagging: list[PartitionLag]) -> Sample | None:
-    """The keys of what the group has still to read where it is furthest behind."""
+    """The keys of unread records, in the partition that is furthest behind."""
     if not lagging or lagging[0].end is None or lagging[0].lag is None:
         return None
     worst = lagging[0]
@@ -125,7 +125,7 @@ def _sample(leaders: Leaders, lagging: list[PartitionLag]) -> Sample | None:
 def _failures(
     leaders: Leaders, keys: Iterable[TopicPartition], now_ms: int, waiting: Mapping[str, Failures]
 ) -> tuple[Failures, ...]:
-    """What has failed lately, by the dead letters in their topics and by the store."""
+    """Recent failures, by dead letters in their topics and by the store."""
     keys = list(keys)
     ends = leaders.offsets(keys, LATEST)
     since = leaders.offsets(keys, now_ms - EARLIER_MS)

@@ -1,18 +1,17 @@
-"""Alarm levels with hysteresis: they rise and fall late, so that they do not flutter; pure."""
+"""Alarm levels with hysteresis: they change only after a while, so they do not flap; pure."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from enum import IntEnum
+from enum import Enum, IntEnum
 from typing import NamedTuple
 
-from headrace.lag.gate import Gate, State
-from headrace.lag.places import PartitionLag, Standing
+from headrace.lag.group_lag import PartitionLag, Standing
 
 
 class Level(IntEnum):
-    """How bad it is."""
+    """How far behind a group is."""
 
     OK = 0
     WARNING = 1
@@ -29,11 +28,11 @@ class Reading(NamedTuple):
     records: int = 0
     behind_ms: int = 0
     is_partial: bool = False
-    """Partitions without a leader are missing, so there may be more, but not less."""
+    """Partitions without a leader are not counted, so the lag may be higher, but not lower."""
 
 
 def read(partitions: Iterable[PartitionLag], is_counted: Callable[[str], bool]) -> Reading:
-    """Records of all partitions together, and the longest time of any of them."""
+    """The records of all counted partitions, and the longest time of any of them."""
     counted = [row for row in partitions if is_counted(row.topic)]
     return Reading(
         sum(row.lag or 0 for row in counted),
@@ -44,36 +43,110 @@ def read(partitions: Iterable[PartitionLag], is_counted: Callable[[str], bool]) 
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """Where a level begins; what is None does not count."""
+    """Where a level begins; None for no limit."""
 
     records: int | None = None
     behind_ms: int | None = None
 
     def is_reached(self, reading: Reading, part: float = 1.0) -> bool:
-        """Whether either limit is reached, or this part of it."""
+        """Whether either limit, or this part of it, is reached."""
         return (self.records is not None and reading.records >= self.records * part) or (
             self.behind_ms is not None and reading.behind_ms >= self.behind_ms * part
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ladder:
-    """The thresholds of the levels and how long a reading must stay beyond one to count."""
+class LevelPolicy:
+    """The thresholds of the levels, and how long a reading must stay beyond one to change it."""
 
     warning: Threshold = field(default_factory=Threshold)
     critical: Threshold = field(default_factory=Threshold)
     rise_after_ms: int = 30_000
     fall_after_ms: int = 60_000
     clear: float = 0.5
-    """A level is left when the reading is below this part of its threshold."""
+    """A level falls when the reading is below this part of its threshold."""
+
+
+class State(Enum):
+    """The state of one level."""
+
+    DOWN = "down"
+    RISING = "rising"
+    RAISED = "raised"
+    FALLING = "falling"
+
+
+class Event(Enum):
+    """What a reading means for a level, and whether readings have meant that for long enough."""
+
+    REACHED = "the limit is reached"
+    REACHED_LONG = "it was reached for rise_after"
+    NOT_REACHED = "it is not reached"
+    BELOW = "it is below clear x limit"
+    BELOW_LONG = "it was below for fall_after"
+    NOT_BELOW = "it is not below"
+
+
+_S, _E = State, Event
+TABLE: dict[tuple[State, Event], State] = {
+    (_S.DOWN, _E.NOT_REACHED): _S.DOWN,
+    (_S.DOWN, _E.REACHED): _S.RISING,
+    (_S.DOWN, _E.REACHED_LONG): _S.RAISED,
+    (_S.RISING, _E.REACHED): _S.RISING,
+    (_S.RISING, _E.REACHED_LONG): _S.RAISED,
+    (_S.RISING, _E.NOT_REACHED): _S.DOWN,
+    (_S.RAISED, _E.NOT_BELOW): _S.RAISED,
+    (_S.RAISED, _E.BELOW): _S.FALLING,
+    (_S.RAISED, _E.BELOW_LONG): _S.DOWN,
+    (_S.FALLING, _E.BELOW): _S.FALLING,
+    (_S.FALLING, _E.BELOW_LONG): _S.DOWN,
+    (_S.FALLING, _E.NOT_BELOW): _S.RAISED,
+}
 
 
 @dataclass(frozen=True, slots=True)
-class Gates:
-    """The state of one group: a gate for each level; the highest that is raised counts."""
+class Hysteresis:
+    """One level, raised or not, and since when readings ask for the opposite."""
 
-    warning: Gate = field(default_factory=Gate)
-    critical: Gate = field(default_factory=Gate)
+    state: State = State.DOWN
+    since_ms: int = 0
+
+    @property
+    def is_raised(self) -> bool:
+        """Whether the level is raised, even if it is about to fall."""
+        return self.state in (State.RAISED, State.FALLING)
+
+    def rise(self, is_reached: bool, now_ms: int, after_ms: int) -> Hysteresis:
+        """The state of a level that is not raised, after a reading."""
+        if not is_reached:
+            return self._to(Event.NOT_REACHED, now_ms)
+        is_long = self._has_been(State.RISING, now_ms, after_ms)
+        return self._to(Event.REACHED_LONG if is_long else Event.REACHED, now_ms)
+
+    def fall(self, is_below: bool, now_ms: int, after_ms: int) -> Hysteresis:
+        """The state of a level that is raised, after a reading."""
+        if not is_below:
+            return self._to(Event.NOT_BELOW, now_ms)
+        is_long = self._has_been(State.FALLING, now_ms, after_ms)
+        return self._to(Event.BELOW_LONG if is_long else Event.BELOW, now_ms)
+
+    def _has_been(self, turning: State, now_ms: int, after_ms: int) -> bool:
+        since_ms = self.since_ms if self.state is turning else now_ms
+        return now_ms - since_ms >= after_ms
+
+    def _to(self, event: Event, now_ms: int) -> Hysteresis:
+        state = TABLE[self.state, event]
+        if state is self.state:
+            return self
+        return Hysteresis(state, now_ms if state in (State.RISING, State.FALLING) else 0)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLevels:
+    """The levels of one group; the highest that is raised counts."""
+
+    warning: Hysteresis = field(default_factory=Hysteresis)
+    critical: Hysteresis = field(default_factory=Hysteresis)
 
     @property
     def level(self) -> Level:
@@ -81,25 +154,27 @@ class Gates:
             return Level.CRITICAL
         return Level.WARNING if self.warning.is_raised else Level.OK
 
-    def step(self, reading: Reading, ladder: Ladder, now_ms: int) -> Gates:
-        """The state after a reading at a monotonic time."""
-        return Gates(
-            _step(self.warning, ladder.warning, reading, ladder, now_ms),
-            _step(self.critical, ladder.critical, reading, ladder, now_ms),
+    def step(self, reading: Reading, policy: LevelPolicy, now_ms: int) -> GroupLevels:
+        """The levels after a reading at a monotonic time."""
+        return GroupLevels(
+            _step(self.warning, policy.warning, reading, policy, now_ms),
+            _step(self.critical, policy.critical, reading, policy, now_ms),
         )
 
     @classmethod
-    def at(cls, level: Level) -> Gates:
-        """The state of a group that has been at a level."""
-        down, raised = Gate(), Gate(State.RAISED)
+    def at(cls, level: Level) -> GroupLevels:
+        """The levels of a group that has been at a level."""
+        down, raised = Hysteresis(), Hysteresis(State.RAISED)
         return cls(
             raised if level >= Level.WARNING else down,
             raised if level >= Level.CRITICAL else down,
         )
 
 
-def _step(gate: Gate, threshold: Threshold, reading: Reading, ladder: Ladder, now_ms: int) -> Gate:
-    if gate.is_raised:
-        is_below = not reading.is_partial and not threshold.is_reached(reading, ladder.clear)
-        return gate.fall(is_below, now_ms, ladder.fall_after_ms)
-    return gate.rise(threshold.is_reached(reading), now_ms, ladder.rise_after_ms)
+def _step(
+    hysteresis: Hysteresis, threshold: Threshold, reading: Reading, policy: LevelPolicy, now_ms: int
+) -> Hysteresis:
+    if hysteresis.is_raised:
+        is_below = not reading.is_partial and not threshold.is_reached(reading, policy.clear)
+        return hysteresis.fall(is_below, now_ms, policy.fall_after_ms)
+    return hysteresis.rise(threshold.is_reached(reading), now_ms, policy.rise_after_ms)

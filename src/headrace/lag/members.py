@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from headrace.client.admin.groups import CLASSIC, GroupRow
 from headrace.client.wire.cluster import BrokerAddress, ClusterClient
-from headrace.lag.places import MemberView
+from headrace.lag.group_lag import MemberView
 from headrace.protocol.api.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
@@ -31,7 +31,7 @@ from headrace.protocol.logs.consumer_protocol import (
 from headrace.protocol.partitions import TopicPartition
 from headrace.protocol.primitives import ProtocolError
 
-# What the members of a classic group say to each other, unless they are no consumers (Connect).
+# The protocol type of classic groups of consumers; other kinds exist, such as Connect.
 CONSUMER_PROTOCOL = "consumer"
 CONSUMER = "consumer"
 SHARE = "share"
@@ -43,7 +43,7 @@ _ASSIGNMENT = decoder(ConsumerProtocolAssignment, 0)
 
 
 class Described(NamedTuple):
-    """What a coordinator says of a group."""
+    """A group as its coordinator describes it."""
 
     state: str
     assignor: str | None
@@ -51,7 +51,7 @@ class Described(NamedTuple):
 
 
 def describe(cluster: ClusterClient, rows: Iterable[GroupRow]) -> dict[str, Described]:
-    """Groups with their members; one that is unknown, or of a kind unknown here, is left out."""
+    """Groups with their members; an unknown group or kind of group is left out."""
     found: dict[str, Described] = {}
 
     def kind(row: GroupRow) -> tuple[BrokerAddress, str]:
@@ -67,7 +67,7 @@ def describe(cluster: ClusterClient, rows: Iterable[GroupRow]) -> dict[str, Desc
 def _ask(
     cluster: ClusterClient, coordinator: BrokerAddress, type_: str, names: list[str]
 ) -> Iterator[tuple[str, Described]]:
-    # A group that has moved or gone since it was listed is described by the next look.
+    # A group that has moved since it was listed is described by the next measurement.
     if type_ == CLASSIC:
         answer = cluster.ask_broker(
             coordinator, DescribeGroupsRequest(groups=names), DescribeGroupsResponse
@@ -121,7 +121,7 @@ def _classic(member: DescribedGroupMember, is_consumer: bool) -> MemberView:
     return MemberView(
         id=member.member_id,
         client=member.client_id,
-        # Kafka puts a slash before an address that it did not look up.
+        # Kafka puts a slash before an address without a name.
         host=member.client_host.removeprefix("/"),
         instance=member.group_instance_id,
         topics=_subscribed(member.member_metadata) if is_consumer else frozenset(),
@@ -143,7 +143,7 @@ def _owned(assignment: bytes) -> frozenset[TopicPartition]:
 
 
 def _embedded(decode: Any, data: bytes) -> Iterator[Any]:
-    """What a client has put into a field of its own; nothing while it has not, or if it is odd."""
+    """The data that a client put into its own field; nothing if it is missing or malformed."""
     if len(data) >= _VERSION_BYTES:
         with suppress(ProtocolError):
             yield decode(data, _VERSION_BYTES, len(data))[0]

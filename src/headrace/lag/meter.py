@@ -11,10 +11,8 @@ from headrace.client.admin.groups import MARKERS, GroupRow, list_groups, read_co
 from headrace.client.clock import Clock
 from headrace.client.wire.cluster import ClusterClient, CoordinatorOf
 from headrace.client.wire.leaders import EARLIEST, LATEST, Isolation, Leaders
-from headrace.lag.ages import Ages, Subject
-from headrace.lag.first_records import First
-from headrace.lag.members import SHARE, Described, describe
-from headrace.lag.places import (
+from headrace.lag.ages import Ages, GroupPartition, NextRecord
+from headrace.lag.group_lag import (
     Bounds,
     GroupLag,
     PartitionLag,
@@ -22,6 +20,7 @@ from headrace.lag.places import (
     Verdict,
     judge,
 )
+from headrace.lag.members import SHARE, Described, describe
 from headrace.protocol.api.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsRequestGroup,
@@ -30,23 +29,23 @@ from headrace.protocol.api.describe_share_group_offsets import (
 from headrace.protocol.errors import ErrorCode, KafkaError
 from headrace.protocol.partitions import TopicPartition
 
-# A group that these are said of is left out, and the others are measured.
-_OF_ONE_GROUP = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+# A group with one of these errors is left out; the others are measured.
+_GROUP_ERRORS = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.GROUP_AUTHORIZATION_FAILED)
 
 _log = logging.getLogger("headrace.lag")
 
 
-class Place(NamedTuple):
-    """Where a group is in a partition; a share group's broker counts its lag by itself."""
+class GroupOffset(NamedTuple):
+    """The offset of a group in a partition; for a share group, the broker also counts the lag."""
 
     offset: int | None
     lag: int | None = None
 
 
 class Meter:
-    """Measures again and again; what it has seen makes later looks cheaper.
+    """Measures repeatedly; what it remembers makes later measurements cheaper.
 
-    OSError and KafkaError say that the cluster could not be asked; the next look may work.
+    OSError and KafkaError mean that the cluster could not be asked; the next call may succeed.
     """
 
     def __init__(self, cluster: ClusterClient, clock: Clock) -> None:
@@ -54,35 +53,35 @@ class Meter:
         self._clock = clock
         self._ages = Ages()
 
-    def look(self, is_wanted: Callable[[GroupRow], bool] = lambda _row: True) -> list[GroupLag]:
-        """Measure the groups that are wanted, by name."""
+    def measure(self, is_wanted: Callable[[GroupRow], bool] = lambda _row: True) -> list[GroupLag]:
+        """Measure the wanted groups, sorted by name."""
         rows = [
             row
             for row in list_groups(self._cluster)
             if is_wanted(row) and not row.group.startswith(MARKERS)
         ]
         described = describe(self._cluster, rows)
-        places: dict[Subject, Place] = {}
-        subjects: dict[str, list[Subject]] = {}
+        offsets: dict[GroupPartition, GroupOffset] = {}
+        subjects: dict[str, list[GroupPartition]] = {}
         for row in rows:
-            found = self._places(row)
+            found = self._offsets(row)
             if found is not None:
-                owned = dict.fromkeys(_owners(described.get(row.group)), Place(None))
+                owned = dict.fromkeys(_owners(described.get(row.group)), GroupOffset(None))
                 named = {(row.group, key): at for key, at in {**owned, **found}.items()}
-                places.update(named)
+                offsets.update(named)
                 subjects[row.group] = sorted(named)
-        # After the places, so that no place is ahead of an end that was seen before it.
-        leaders = Leaders(self._cluster, {key for _, key in places})
-        bounds = read_bounds(leaders, {key for _, key in places})
+        # Read after the offsets, so that no offset is ahead of an older end.
+        leaders = Leaders(self._cluster, {key for _, key in offsets})
+        bounds = read_bounds(leaders, {key for _, key in offsets})
         at_ms = self._clock.now_ms()
         verdicts = {
-            (group, key): _judge(place, bounds.get(key), key in leaders.gone)
-            for (group, key), place in places.items()
+            (group, key): _judge(offset, bounds.get(key), key in leaders.gone)
+            for (group, key), offset in offsets.items()
         }
         lagging = {
-            name: verdict.place
+            name: verdict.next_offset
             for name, verdict in verdicts.items()
-            if verdict.lag and verdict.place is not None
+            if verdict.lag and verdict.next_offset is not None
         }
         firsts = self._ages.find(leaders, lagging, bounds, at_ms)
         return [
@@ -92,7 +91,7 @@ class Meter:
                 [
                     _partition(
                         name[1],
-                        places[name].offset,
+                        offsets[name].offset,
                         bounds.get(name[1]),
                         verdicts[name],
                         firsts.get(name),
@@ -107,30 +106,30 @@ class Meter:
         ]
 
     def is_silent(self, group: str) -> bool:
-        """Whether nobody can say if a group that is not listed is gone: its coordinator is away."""
+        """Whether an unlisted group may still exist, since its coordinator does not answer."""
         try:
             return bool(read_committed(self._cluster, group))
         except KafkaError as refusal:
-            return refusal.code not in _OF_ONE_GROUP
+            return refusal.code not in _GROUP_ERRORS
         except OSError:
             return True
 
-    def _places(self, row: GroupRow) -> dict[TopicPartition, Place] | None:
-        """Where a group is; None if it cannot be asked, most often because it is gone by now."""
+    def _offsets(self, row: GroupRow) -> dict[TopicPartition, GroupOffset] | None:
+        """The offsets of a group; None if it cannot be asked, mostly because it is gone by now."""
         try:
             if row.type == SHARE:
-                return _share_places(self._cluster, row.group)
+                return _share_offsets(self._cluster, row.group)
             committed = read_committed(self._cluster, row.group)
         except KafkaError as refusal:
-            if refusal.code not in _OF_ONE_GROUP:
+            if refusal.code not in _GROUP_ERRORS:
                 raise
-            _log.debug("group %s is not measured: %s", row.group, refusal.message)
+            _log.debug("skipping group %s: %s", row.group, refusal.message)
             return None
-        return {key: Place(offset) for key, offset in committed.items()}
+        return {key: GroupOffset(offset) for key, offset in committed.items()}
 
 
 def read_bounds(leaders: Leaders, keys: Iterable[TopicPartition]) -> dict[TopicPartition, Bounds]:
-    """What partitions hold; one that is gone, or whose leader is away, is left out."""
+    """The bounds of partitions; one that is gone or has no leader is left out."""
     keys = set(keys)
     starts = leaders.offsets(keys, EARLIEST)
     stables = leaders.offsets(keys, LATEST, Isolation.COMMITTED)
@@ -142,8 +141,8 @@ def read_bounds(leaders: Leaders, keys: Iterable[TopicPartition]) -> dict[TopicP
     }
 
 
-def _share_places(cluster: ClusterClient, group: str) -> dict[TopicPartition, Place]:
-    """Where a share group begins in its partitions: the oldest record not done (KIP-932)."""
+def _share_offsets(cluster: ClusterClient, group: str) -> dict[TopicPartition, GroupOffset]:
+    """The start offsets of a share group: the oldest records not processed (KIP-932)."""
     request = DescribeShareGroupOffsetsRequest(
         groups=[DescribeShareGroupOffsetsRequestGroup(group_id=group, topics=None)]
     )
@@ -155,7 +154,7 @@ def _share_places(cluster: ClusterClient, group: str) -> dict[TopicPartition, Pl
         lambda answer: (answer.groups[0].error_code, answer.groups[0].error_message),
     )
     return {
-        (topic.topic_name, found.partition_index): Place(
+        (topic.topic_name, found.partition_index): GroupOffset(
             None if found.start_offset < 0 else found.start_offset,
             None if found.lag < 0 else found.lag,
         )
@@ -170,12 +169,12 @@ def _owners(described: Described | None) -> dict[TopicPartition, str]:
     return {key: member.id for member in members for key in member.owned}
 
 
-def _judge(place: Place, bounds: Bounds | None, is_gone: bool) -> Verdict:
+def _judge(offset: GroupOffset, bounds: Bounds | None, is_gone: bool) -> Verdict:
     if bounds is None and not is_gone:
         return Verdict(Standing.AWAY)
-    verdict = judge(place.offset, bounds)
-    if place.lag is not None and verdict.lag is not None:
-        return verdict._replace(lag=place.lag)
+    verdict = judge(offset.offset, bounds)
+    if offset.lag is not None and verdict.lag is not None:
+        return verdict._replace(lag=offset.lag)
     return verdict
 
 
@@ -200,7 +199,7 @@ def _partition(
     committed: int | None,
     bounds: Bounds | None,
     verdict: Verdict,
-    first: First | None,
+    first: NextRecord | None,
     at_ms: int,
 ) -> PartitionLag:
     lag = verdict.lag
@@ -209,7 +208,7 @@ def _partition(
     if first is not None and first.is_found:
         behind_ms = None if first.written_ms is None else max(0, at_ms - first.written_ms)
     elif first is not None and end is not None and first.offset >= end:
-        # Markers and aborted records are all that is left: there is nothing to read.
+        # Only markers and aborted records are left: there is nothing to read.
         lag = behind_ms = 0
     return PartitionLag(
         topic=key[0],

@@ -1,4 +1,4 @@
-"""A notice: what is said when the level of a group changes, or goes on being bad; pure."""
+"""Notices: sent when the level of a group changes, or stays raised for long; pure."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from headrace.lag.group_lag import GroupLag, PartitionLag
 from headrace.lag.levels import Level, Reading
-from headrace.lag.places import GroupLag, PartitionLag
 
-# So many of the worst partitions go into a notice.
+# How many of the worst partitions a notice contains.
 PARTITIONS_MAX = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """The level of a group, what it was, and the figures."""
+    """The level of a group, its former level, and the figures."""
 
     group: str
     level: Level
@@ -47,12 +47,12 @@ class Notice:
         """One sentence for people."""
         figures = f"{self.reading.records} records, {self.reading.behind_ms / 1000:.0f} s behind"
         if self.level is Level.OK:
-            return f"group {self.group} is well again: {figures}"
+            return f"group {self.group} has recovered: {figures}"
         again = "still " if self.level is self.was else ""
         return f"group {self.group} is {again}{self.level.word}: {figures}"
 
     def document(self) -> dict[str, Any]:
-        """All of it, for JSON."""
+        """The notice, for JSON."""
         at = datetime.fromtimestamp(self.at_ms / 1000, UTC).isoformat(timespec="milliseconds")
         return {
             "event": "lag",

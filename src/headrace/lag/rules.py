@@ -1,4 +1,4 @@
-"""Rules: which groups are watched, from where on they alarm, and whom; read from a TOML file."""
+"""The rules of the lag service, from a TOML file: which groups, which limits, whom to notify."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from headrace.errors import HeadraceError
-from headrace.lag.levels import Ladder, Threshold
+from headrace.lag.levels import LevelPolicy, Threshold
 from headrace.timing.durations import duration_ms, is_duration
 
 EVERY_MS = 10_000
@@ -30,28 +30,28 @@ _NOTIFIER_KEYS = ("webhook", "command", "timeout", "tries", "token_file")
 
 
 class RulesError(HeadraceError, ValueError):
-    """A file of rules that cannot be used, with a hint."""
+    """A file of rules that is not valid, with a hint."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """What holds for the groups whose names match; a rule without a threshold never alarms."""
+    """The limits for groups whose names match; a rule without a threshold never alarms."""
 
     groups: tuple[str, ...] = ("*",)
     topics: tuple[str, ...] = ("*",)
-    ladder: Ladder = field(default_factory=Ladder)
+    levels: LevelPolicy = field(default_factory=LevelPolicy)
     repeat_ms: int = 0
-    """Notify again after so long at a level; 0 is never."""
+    """Notify again after this long at a level; 0 for never."""
     notify: tuple[str, ...] = (LOG,)
 
     def counts(self, topic: str) -> bool:
-        """Whether a topic is part of what is watched."""
+        """Whether a topic counts for this rule."""
         return matches(topic, self.topics)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotifierSpec:
-    """How to reach somebody: a webhook or a command."""
+    """The settings of a notifier: a webhook or a command."""
 
     webhook: str | None = None
     command: tuple[str, ...] = ()
@@ -61,7 +61,7 @@ class NotifierSpec:
 
 
 DEFAULT_RULE = Rule(
-    ladder=Ladder(
+    levels=LevelPolicy(
         warning=Threshold(behind_ms=duration_ms("5m")),
         critical=Threshold(behind_ms=duration_ms("1h")),
     )
@@ -70,7 +70,7 @@ DEFAULT_RULE = Rule(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LagConfig:
-    """All that the lag service is told; without a file, all groups by one rule."""
+    """The settings of the lag service; the default is one rule for all groups."""
 
     every_ms: int = EVERY_MS
     rules: tuple[Rule, ...] = (DEFAULT_RULE,)
@@ -87,7 +87,7 @@ def matches(name: str, patterns: Iterable[str]) -> bool:
 
 
 def read_config(path: Path) -> LagConfig:
-    """Read a file of rules; RulesError says what is wrong with it."""
+    """Read a file of rules; RulesError if it is not valid."""
     try:
         document = tomllib.loads(path.read_text())
     except OSError as problem:
@@ -101,7 +101,7 @@ def read_config(path: Path) -> LagConfig:
 
 
 def parse_config(document: Mapping[str, Any], folder: Path = Path()) -> LagConfig:
-    """Rules from a TOML document; files that it names are looked for in `folder`."""
+    """Rules from a TOML document; file names in it are relative to `folder`."""
     _refuse_unknown(document, _FILE_KEYS, "the file")
     notifiers = {
         name: _notifier(name, given, folder)
@@ -109,12 +109,12 @@ def parse_config(document: Mapping[str, Any], folder: Path = Path()) -> LagConfi
     }
     given_rules = document.get("rule", [])
     if not isinstance(given_rules, list):
-        raise RulesError("rules are a list", "[[rule]] begins each of them")
+        raise RulesError("rule is not a list", "begin each rule with [[rule]]")
     rules = tuple(
         _rule(f"rule {number}", given, notifiers) for number, given in enumerate(given_rules, 1)
     )
     return LagConfig(
-        every_ms=_duration(document, "every", EVERY_MS, "the file", least_ms=EVERY_MS_MIN),
+        every_ms=_duration(document, "every", EVERY_MS, "the file", at_least_ms=EVERY_MS_MIN),
         rules=rules or (DEFAULT_RULE,),
         notifiers=notifiers,
     )
@@ -127,8 +127,8 @@ def _rule(where: str, given: Any, notifiers: Mapping[str, NotifierSpec]) -> Rule
     for name in notify:
         if name not in (LOG, *notifiers):
             raise RulesError(
-                f"{where} notifies {name!r}, which is not there",
-                f"there are {', '.join((LOG, *notifiers))}; [notifier.{name}] makes it",
+                f"{where} notifies {name!r}, which is unknown",
+                f"use {', '.join((LOG, *notifiers))}, or define [notifier.{name}]",
             )
     warning = _threshold(row.get("warning", {}), f"{where}: warning")
     critical = _threshold(row.get("critical", {}), f"{where}: critical")
@@ -137,17 +137,17 @@ def _rule(where: str, given: Any, notifiers: Mapping[str, NotifierSpec]) -> Rule
         (warning.behind_ms, critical.behind_ms),
     ):
         if low is not None and high is not None and high < low:
-            raise RulesError(f"{where} is critical before it is a warning")
-    default = Ladder()
+            raise RulesError(f"{where}: the critical limit is below the warning limit")
+    default = LevelPolicy()
     clear = row.get("clear", default.clear)
     if isinstance(clear, bool) or not isinstance(clear, int | float) or not 0 < clear <= 1:
         raise RulesError(
-            f"{where}: clear {clear!r} is not a part of a threshold", "0.5 is half of it"
+            f"{where}: clear {clear!r} is not above 0 and up to 1", "0.5 is half of the threshold"
         )
     return Rule(
         groups=_names(row.get("groups", ["*"]), f"{where}: groups"),
         topics=_names(row.get("topics", ["*"]), f"{where}: topics"),
-        ladder=Ladder(
+        levels=LevelPolicy(
             warning=warning,
             critical=critical,
             rise_after_ms=_duration(row, "rise_after", default.rise_after_ms, where),
@@ -168,7 +168,7 @@ def _threshold(given: Any, where: str) -> Threshold:
     ):
         raise RulesError(f"{where}: records {records!r} is not a count")
     return Threshold(
-        records, _duration(row, "behind", 0, where, least_ms=1) if "behind" in row else None
+        records, _duration(row, "behind", 0, where, at_least_ms=1) if "behind" in row else None
     )
 
 
@@ -178,13 +178,13 @@ def _notifier(name: str, given: Any, folder: Path) -> NotifierSpec:
     _refuse_unknown(row, _NOTIFIER_KEYS, where)
     webhook, command = row.get("webhook"), row.get("command")
     if (webhook is None) == (command is None):
-        raise RulesError(f"{where} is neither a webhook nor a command, or both")
+        raise RulesError(f"{where} needs either webhook or command")
     if name == LOG:
-        raise RulesError(f"{where}: that name is taken by the log")
+        raise RulesError(f"{where}: the name {LOG} is reserved")
     if webhook is not None and (
         not isinstance(webhook, str) or urlsplit(webhook).scheme not in ("http", "https")
     ):
-        raise RulesError(f"{where}: webhook {webhook!r} is not an address", "https://HOST/PATH")
+        raise RulesError(f"{where}: webhook {webhook!r} is not a URL", "use https://HOST/PATH")
     tries = row.get("tries", TRIES)
     if isinstance(tries, bool) or not isinstance(tries, int) or tries < 1:
         raise RulesError(f"{where}: tries {tries!r} is not a count")
@@ -192,7 +192,7 @@ def _notifier(name: str, given: Any, folder: Path) -> NotifierSpec:
     return NotifierSpec(
         webhook=webhook,
         command=() if command is None else _command(command, where),
-        timeout_ms=_duration(row, "timeout", TIMEOUT_MS, where, least_ms=1),
+        timeout_ms=_duration(row, "timeout", TIMEOUT_MS, where, at_least_ms=1),
         tries=tries,
         token_file=None if token_file is None else folder / str(token_file),
     )
@@ -201,7 +201,7 @@ def _notifier(name: str, given: Any, folder: Path) -> NotifierSpec:
 def _command(given: Any, where: str) -> tuple[str, ...]:
     if not isinstance(given, list) or not given or not all(isinstance(it, str) for it in given):
         raise RulesError(
-            f"{where}: a command is a list of words, for no shell reads it",
+            f"{where}: a command is a list of words, since it runs without a shell",
             'command = ["/usr/local/bin/page", "--team", "shop"]',
         )
     return tuple(given)
@@ -215,16 +215,18 @@ def _names(given: Any, where: str) -> tuple[str, ...]:
 
 
 def _duration(
-    row: Mapping[str, Any], name: str, default_ms: int, where: str, *, least_ms: int = 0
+    row: Mapping[str, Any], name: str, default_ms: int, where: str, *, at_least_ms: int = 0
 ) -> int:
     if name not in row:
         return default_ms
     given = row[name]
     if not isinstance(given, str) or not is_duration(given):
-        raise RulesError(f"{where}: {name} {given!r} is not a duration", '"30s", "15m", "1h30m"')
+        raise RulesError(
+            f"{where}: {name} {given!r} is not a duration", 'write "30s", "15m" or "1h30m"'
+        )
     found = duration_ms(given)
-    if found < least_ms:
-        raise RulesError(f"{where}: {name} {given!r} is below {least_ms}ms")
+    if found < at_least_ms:
+        raise RulesError(f"{where}: {name} {given!r} is below {at_least_ms}ms")
     return found
 
 
@@ -238,5 +240,5 @@ def _refuse_unknown(given: Iterable[str], known: tuple[str, ...], where: str) ->
     for name in given:
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+            hint = f"did you mean {near[0]}?" if near else f"use {', '.join(known)}"
             raise RulesError(f"{where} has an unknown setting {name!r}", hint)

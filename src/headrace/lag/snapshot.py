@@ -1,4 +1,4 @@
-"""A snapshot: all that is known of a group that is behind, gathered before anybody judges; pure."""
+"""A snapshot of a group that is behind: the facts that causes are found in; pure."""
 
 from __future__ import annotations
 
@@ -7,44 +7,44 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import NamedTuple
 
-from headrace.lag.places import GroupLag, PartitionLag
+from headrace.lag.group_lag import GroupLag, PartitionLag
 from headrace.protocol.partitions import TopicPartition
 
-# What came in lately is compared with what came in before that.
+# The recent inflow is compared with the hour before it.
 RECENT_SECONDS = 300
 EARLIER_SECONDS = 3600
-# In these states some members have no partitions, and nobody is sure to keep theirs.
+# In these states a rebalance is under way.
 UNSETTLED = frozenset({"PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"})
 
 
 class Flow(NamedTuple):
-    """Records of a partition while it was watched."""
+    """Records written to and read from a partition while it was watched."""
 
     written: int
     read: int
 
 
 class Inflow(NamedTuple):
-    """Records a second that came in lately, and before that; None if that is not long enough."""
+    """Records per second, recently and earlier; None if the topic is too young for that."""
 
     recent_per_s: float
     earlier_per_s: float | None
 
 
 class Sample(NamedTuple):
-    """Records that the group has still to read in one partition, by key."""
+    """Records of one partition that the group has still to read, by key."""
 
     key: TopicPartition
-    looked_at: int
+    sampled: int
     distinct: int
     top: tuple[tuple[str, int], ...]
-    """The most frequent keys and how often each was there."""
+    """The most frequent keys, with their counts."""
     resent: int = 0
     """Records that a failed handler has sent again."""
 
 
 class Failures(NamedTuple):
-    """What has failed of a topic: dead letters of the last hour, messages waiting for a retry."""
+    """Failures of a topic: dead letters of the last hour, and messages waiting for a retry."""
 
     topic: str
     dead_letters: int = 0
@@ -58,16 +58,16 @@ class Failures(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """A group as it is, what it did while it was watched, and what lies in its topics."""
+    """A group, what it did while it was watched, and what its topics contain."""
 
     group: GroupLag
     watched_s: float = 0.0
-    looks: int = 1
+    measurements: int = 1
     flows: Mapping[TopicPartition, Flow] = field(default_factory=dict)
     rebalances: int = 0
-    """How often members or their partitions were others than at the look before."""
+    """How often members or their partitions differed from the measurement before."""
     unsettled: int = 0
-    """How many looks found it in the middle of a rebalance."""
+    """How many measurements found a rebalance under way."""
     topic_partitions: Mapping[str, int] = field(default_factory=dict)
     inflows: Mapping[TopicPartition, Inflow] = field(default_factory=dict)
     sample: Sample | None = None
@@ -80,19 +80,19 @@ class Snapshot:
         return sorted(rows, key=lambda row: (row.lag or 0, row.behind_ms or 0), reverse=True)
 
     def arrived(self, topic: str) -> float:
-        """How many records of a topic came in within about an hour."""
+        """How many records of a topic came in during about the last hour."""
         inflows = [inflow for key, inflow in self.inflows.items() if key[0] == topic]
         recent = sum(inflow.recent_per_s * RECENT_SECONDS for inflow in inflows)
         return recent + sum((inflow.earlier_per_s or 0.0) * EARLIER_SECONDS for inflow in inflows)
 
     def per_s(self, count: int) -> float:
-        """So many a second of the time watched."""
+        """A count as a rate over the time watched."""
         return count / self.watched_s if self.watched_s else 0.0
 
 
-def compare(looks: Sequence[GroupLag]) -> Snapshot:
-    """What a series of looks says by itself."""
-    first, last = looks[0], looks[-1]
+def compare(measured: Sequence[GroupLag]) -> Snapshot:
+    """What a series of measurements of a group tells."""
+    first, last = measured[0], measured[-1]
     before = {row.key: row for row in first.partitions}
     flows = {}
     for row in last.partitions:
@@ -102,16 +102,16 @@ def compare(looks: Sequence[GroupLag]) -> Snapshot:
                 max(0, _number(row.end) - _number(old.end)),
                 max(0, _number(row.committed) - _number(old.committed)),
             )
-    shares = [{(member.id, member.owned) for member in look.members or ()} for look in looks]
-    # In the middle of a rebalance nobody knows it.
-    assignor = next((look.assignor for look in reversed(looks) if look.assignor), None)
+    shares = [{(member.id, member.owned) for member in one.members or ()} for one in measured]
+    # Unknown while a rebalance is under way.
+    assignor = next((one.assignor for one in reversed(measured) if one.assignor), None)
     return Snapshot(
         group=replace(last, assignor=assignor),
         watched_s=(last.at_ms - first.at_ms) / 1000,
-        looks=len(looks),
+        measurements=len(measured),
         flows=flows,
         rebalances=sum(old != new for old, new in pairwise(shares)),
-        unsettled=sum(look.state in UNSETTLED for look in looks),
+        unsettled=sum(one.state in UNSETTLED for one in measured),
     )
 
 

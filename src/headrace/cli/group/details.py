@@ -8,8 +8,8 @@ from typing import Any
 from headrace.client.admin.groups import GroupRow
 from headrace.client.clock import SystemClock
 from headrace.client.wire.cluster import ClusterClient
+from headrace.lag.group_lag import GroupLag, MemberView, PartitionLag
 from headrace.lag.meter import Meter
-from headrace.lag.places import GroupLag, MemberView, PartitionLag
 
 
 def read_groups(
@@ -19,7 +19,7 @@ def read_groups(
     wanted = {row.group: row for row in rows}
     found = {
         group.group: group
-        for group in Meter(cluster, SystemClock()).look(lambda row: row.group in wanted)
+        for group in Meter(cluster, SystemClock()).measure(lambda row: row.group in wanted)
     }
     return [
         _group(found[name], row, behind=behind) for name, row in wanted.items() if name in found

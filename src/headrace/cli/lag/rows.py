@@ -12,12 +12,12 @@ from headrace.cli.common.output import Output, show_json, show_rows
 from headrace.cli.common.stores import open_cli_store
 from headrace.client.admin.groups import GroupRow, list_groups, no_group
 from headrace.client.wire.cluster import ClusterClient
-from headrace.lag.findings import Finding
+from headrace.lag.causes.findings import Finding
+from headrace.lag.group_lag import GroupLag, PartitionLag
 from headrace.lag.notices import partition_document
-from headrace.lag.places import GroupLag, PartitionLag
 from headrace.lag.rules import matches
 from headrace.lag.snapshot import Failures, compare
-from headrace.lag.watch import Watch, Watched
+from headrace.lag.watch_machine import LagWatch, StoredLevel
 
 GROUP_COLUMNS = ("group", "type", "state", "members", "lag", "behind", "worst")
 PARTITION_COLUMNS = (
@@ -77,7 +77,7 @@ def show_groups(
 def show_look(
     groups: Sequence[GroupLag],
     before: Mapping[str, GroupLag],
-    levels: Watch | None,
+    levels: LagWatch | None,
     output: Output,
 ) -> None:
     """One look of many: a block of lines, or one JSON document a line."""
@@ -95,7 +95,7 @@ def show_look(
             "read/s": round(look.per_s(read), 1) if look.watched_s else None,
         }
         if levels is not None:
-            row["level"] = levels.levels.get(group.group, Watched()).level.word
+            row["level"] = levels.levels.get(group.group, StoredLevel()).level.word
         if output is Output.json:
             extra = {name: row[name] for name in ("written/s", "read/s", "level") if name in row}
             print(json.dumps({"at_ms": group.at_ms, **group_document(group), **extra}), flush=True)

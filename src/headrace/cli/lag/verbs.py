@@ -18,7 +18,7 @@ from headrace.cli.common.output import Output, OutputOption, quiet_pipe
 from headrace.cli.common.stores import StoreOption
 
 if TYPE_CHECKING:
-    from headrace.lag.places import GroupLag
+    from headrace.lag.group_lag import GroupLag
     from headrace.lag.rules import LagConfig
 
 PatternsArgument = Annotated[
@@ -50,7 +50,7 @@ def list_lag(
 
     with kafka.cluster() as cluster:
         is_wanted = lag_rows.chooser(cluster, names)
-        found = Meter(cluster, SystemClock()).look(is_wanted)
+        found = Meter(cluster, SystemClock()).measure(is_wanted)
     if behind:
         found = [group for group in found if group.lag]
     lag_rows.show_groups(found, output, partitions=partitions, behind=behind)
@@ -76,11 +76,11 @@ def watch(
     from headrace.cli.lag import rows as lag_rows
     from headrace.client.clock import SystemClock
     from headrace.lag.meter import Meter
-    from headrace.lag.watch import Watch
+    from headrace.lag.watch_machine import LagWatch
 
     every_ms = parse_duration_ms(every, "--every")
     clock = SystemClock()
-    levels = None if rules is None else Watch(_read_rules(rules), {}, clock.monotonic_ms())
+    levels = None if rules is None else LagWatch(_read_rules(rules), {}, clock.monotonic_ms())
     never = threading.Event()
     with (
         kafka.cluster() as cluster,
@@ -92,11 +92,11 @@ def watch(
         before: dict[str, GroupLag] = {}
         number = 0
         while True:
-            look = meter.look(is_wanted)
+            measured = meter.measure(is_wanted)
             if levels is not None:
-                levels.look(look, clock.now_ms(), clock.monotonic_ms())
-            lag_rows.show_look(look, before, levels, output)
-            before = {group.group: group for group in look}
+                levels.update(measured, clock.now_ms(), clock.monotonic_ms())
+            lag_rows.show_look(measured, before, levels, output)
+            before = {group.group: group for group in measured}
             number += 1
             if number == count:
                 return

@@ -1,16 +1,28 @@
-"""Why a group is behind: one function for each cause, over a snapshot; pure."""
+"""Why a group is behind: one function for each cause, over a snapshot; pure.
+
+`readers.py` has the causes in the consumers, `contents.py` those in the records; each returns a
+finding (`findings.py`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from headrace.lag.causes import contents, pace, readers
-from headrace.lag.causes.words import flow, place, plural, waiting
-from headrace.lag.findings import Cause, Commands, Finding, Remedy
-from headrace.lag.places import Standing
+from headrace.lag.causes import contents, readers
+from headrace.lag.causes.findings import (
+    Cause,
+    Commands,
+    Finding,
+    Remedy,
+    flow,
+    place,
+    plural,
+    waiting,
+)
+from headrace.lag.group_lag import Standing
 from headrace.lag.snapshot import Snapshot
 
-# The first of those that fit is the likeliest: the further down, the more another explains it.
+# In order of likelihood: a later cause may be the effect of an earlier one.
 CAUSES: tuple[Callable[[Snapshot, Commands], Finding | None], ...] = (
     readers.no_consumer,
     readers.not_subscribed,
@@ -18,10 +30,10 @@ CAUSES: tuple[Callable[[Snapshot, Commands], Finding | None], ...] = (
     readers.rebalance_storm,
     contents.errors,
     contents.key_skew,
-    pace.burst,
+    contents.burst,
     readers.more_consumers,
     readers.fewer_consumers,
-    pace.slow_handler,
+    readers.slow_handler,
     contents.open_transaction,
 )
 
@@ -38,10 +50,10 @@ def _nothing(snapshot: Snapshot, commands: Commands) -> Finding:
         return Finding(
             Cause.UNCLEAR,
             (
-                f"{plural(waiting(snapshot), 'record')} wait, and nothing stands out",
+                f"{plural(waiting(snapshot), 'record')} waiting, and nothing stands out",
                 *flow(snapshot),
             ),
-            (Remedy("look for longer", commands.of_group("lag explain GROUP --for 1m")),),
+            (Remedy("watch it for longer", commands.of_group("lag explain GROUP --for 1m")),),
         )
     unknown = [row for row in snapshot.group.partitions if row.standing is not Standing.OK]
     if not unknown:

@@ -1,7 +1,7 @@
-"""The board: the levels of all groups in a topic of one partition, written by one process.
+"""The levels of all groups, in a compacted topic of one partition that only the leader writes.
 
-Who has the partition alarms; the others stand by. A new owner fences the one before it
-(InitProducerId), so what that one still means to write is refused, and so not told.
+The lag service that owns the partition leads; the others stand by. A new leader fences its
+predecessor (InitProducerId), whose late writes are then refused, so that it does not alarm either.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from headrace.client.compacted import CompactedReader
 from headrace.client.producer import Producer
 from headrace.client.settings import translate
 from headrace.lag.levels import Level, Reading
-from headrace.lag.watch import Watched
+from headrace.lag.watch_machine import StoredLevel
 
 TOPIC = "headrace.lag"
 GROUP = "headrace.lag"
 TRANSACTIONAL_ID = "headrace.lag"
-# The shortest that brokers take unless told otherwise: how soon another takes over after a crash.
+# The shortest that brokers accept by default: how soon another takes over after a crash.
 SESSION_TIMEOUT_MS = 6_000
 TRANSACTION_TIMEOUT_MS = 10_000
 READ_SECONDS = 30.0
@@ -33,11 +33,11 @@ POLL_SECONDS = 0.1
 _log = logging.getLogger("headrace.lag")
 
 
-class Seat:
+class Leadership:
     """A member of the group of all lag services; it `is_taken` while the partition is its own."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
-        self.is_taken = False
+        self.is_held = False
         self._problem: Exception | None = None
         self._stop = threading.Event()
         self._consumer = Consumer(
@@ -46,9 +46,9 @@ class Seat:
                 "group.id": GROUP,
                 "session.timeout.ms": SESSION_TIMEOUT_MS,
                 "heartbeat.interval.ms": SESSION_TIMEOUT_MS // 10,
-                # Whoever has the seat keeps it when others come.
+                # The leader stays the leader when others join.
                 "partition.assignment.strategy": "cooperative-sticky",
-                # Nothing is committed: the group only decides who is who.
+                # Nothing is committed: the group only elects the leader.
                 "enable.auto.commit": False,
                 "auto.offset.reset": "latest",
                 "log_level": 0,
@@ -57,16 +57,16 @@ class Seat:
         self._consumer.subscribe(
             [TOPIC], on_assign=self._assign, on_revoke=self._revoke, on_lost=self._revoke
         )
-        self._thread = threading.Thread(target=self._run, name="lag-seat", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="lag-leadership", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
-        """Give the seat to somebody else."""
+        """Leave the leadership to another process."""
         self._stop.set()
         self._thread.join()
 
     def check(self) -> None:
-        """Raise what has ended it, if anything has."""
+        """Raise the error that has ended it, if there is one."""
         if self._problem is not None:
             raise self._problem
 
@@ -80,26 +80,26 @@ class Seat:
         except Exception as problem:
             self._problem = problem
         finally:
-            self.is_taken = False
+            self.is_held = False
             self._consumer.close()
 
     def _assign(self, consumer: Any, partitions: list[Any]) -> None:
         consumer.incremental_assign(partitions)
         if partitions:
             consumer.pause(partitions)
-            self.is_taken = True
-            _log.info("this process watches the lag of groups now")
+            self.is_held = True
+            _log.info("this process leads the lag services now")
 
     def _revoke(self, _consumer: Any, partitions: list[Any]) -> None:
         if partitions:
-            self.is_taken = False
+            self.is_held = False
 
 
-class Board:
-    """The levels as the owner of the seat reads and writes them; KafkaException once fenced."""
+class LevelTopic:
+    """Reads and writes the levels as the leader; KafkaException once fenced."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
-        self.known: dict[str, Watched] = {}
+        self.known: dict[str, StoredLevel] = {}
         self._producer = Producer(
             {
                 **settings,
@@ -112,22 +112,22 @@ class Board:
             self._producer.init_transactions()
             with CompactedReader(settings, TOPIC, self._take) as reader:
                 if not reader.caught_up.wait(READ_SECONDS):
-                    raise TimeoutError(f"{TOPIC} was not read in {READ_SECONDS:g} s")
+                    raise TimeoutError(f"{TOPIC} could not be read in {READ_SECONDS:g} s")
         except BaseException:
             self.close()
             raise
 
-    def write(self, states: Mapping[str, Watched]) -> None:
-        """Write states down in one transaction; durable, and this process the owner, when done."""
+    def write(self, levels: Mapping[str, StoredLevel]) -> None:
+        """Store levels in one transaction; they are durable, and this process leads, on return."""
         self._producer.begin()
-        for name, watched in states.items():
-            is_done = watched.level is Level.OK and watched.is_told
-            value = None if is_done else _to_json(watched)
+        for name, stored in levels.items():
+            is_done = stored.level is Level.OK and stored.is_notified
+            value = None if is_done else _to_json(stored)
             self._producer.send(TOPIC, value, key=name.encode())
         self._producer.commit()
 
     def close(self) -> None:
-        """Let go of it; the levels stay in the topic."""
+        """Close the producer; the levels stay in the topic."""
         self._producer.close()
 
     def _take(self, key: bytes, value: bytes | None) -> None:
@@ -139,30 +139,30 @@ class Board:
 
 
 def make_topic(settings: Mapping[str, Any]) -> None:
-    """Make the topic of levels unless it is there."""
+    """Create the topic if it is missing."""
     needed = NeededTopic(TOPIC, 1, must={"cleanup.policy": "compact"})
     make_topics(admin_client(settings), [needed])
 
 
-def _to_json(watched: Watched) -> bytes:
+def _to_json(stored: StoredLevel) -> bytes:
     return json.dumps(
         {
-            "level": watched.level.word,
-            "was": watched.was.word,
-            "since_ms": watched.since_ms,
-            "told": watched.is_told,
-            "records": watched.reading.records,
-            "behind_ms": watched.reading.behind_ms,
+            "level": stored.level.word,
+            "was": stored.was.word,
+            "since_ms": stored.since_ms,
+            "told": stored.is_notified,
+            "records": stored.reading.records,
+            "behind_ms": stored.reading.behind_ms,
         }
     ).encode()
 
 
-def _from_json(value: bytes) -> Watched:
+def _from_json(value: bytes) -> StoredLevel:
     row = json.loads(value)
-    return Watched(
+    return StoredLevel(
         level=Level[row["level"].upper()],
         was=Level[row["was"].upper()],
         since_ms=row["since_ms"],
-        is_told=row["told"],
+        is_notified=row["told"],
         reading=Reading(row["records"], row["behind_ms"]),
     )

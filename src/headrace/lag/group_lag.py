@@ -1,4 +1,4 @@
-"""Where a group stands in its partitions, and how far that is from the end; pure."""
+"""The lag of a group, by its offsets and the bounds of its partitions; pure."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from headrace.protocol.partitions import TopicPartition
 
 
 class Bounds(NamedTuple):
-    """What a partition holds: from the first record to the last stable one, and to the end.
+    """The first offset, last stable offset and end of a partition.
 
-    What lies between `stable` and `end` belongs to open transactions or comes after them.
+    Records between `stable` and `end` belong to open transactions or come after them.
     """
 
     start: int
@@ -34,23 +34,22 @@ class Standing(StrEnum):
 
 
 class Verdict(NamedTuple):
-    """What follows from a committed offset and the bounds of its partition."""
+    """The lag that follows from a committed offset and the bounds of its partition."""
 
     standing: Standing
-    place: int | None = None
+    next_offset: int | None = None
     """The next offset that the group can read."""
     lag: int | None = None
     lost: int = 0
     """Records that were deleted before the group read them."""
     held: int = 0
-    """Offsets behind an open transaction, which nobody may read yet."""
+    """Offsets held back by an open transaction."""
 
 
 def judge(committed: int | None, bounds: Bounds | None) -> Verdict:
     """How far a group is behind; the committed offset must have been read before the bounds.
 
-    A group that has committed an offset after the last stable one reads uncommitted records, so
-    for it the end is the end.
+    A group with an offset after the last stable one reads uncommitted records, up to the end.
     """
     if bounds is None:
         return Verdict(Standing.DELETED)
@@ -58,20 +57,20 @@ def judge(committed: int | None, bounds: Bounds | None) -> Verdict:
         return Verdict(Standing.NO_COMMIT, held=bounds.end - bounds.stable)
     if committed > bounds.end:
         return Verdict(Standing.BEYOND)
-    place = max(committed, bounds.start)
-    readable = bounds.stable if place <= bounds.stable else bounds.end
+    next_offset = max(committed, bounds.start)
+    readable = bounds.stable if next_offset <= bounds.stable else bounds.end
     return Verdict(
-        Standing.OK if place == committed else Standing.EXPIRED,
-        place,
-        readable - place,
-        place - committed,
+        Standing.OK if next_offset == committed else Standing.EXPIRED,
+        next_offset,
+        readable - next_offset,
+        next_offset - committed,
         bounds.end - readable,
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionLag:
-    """One partition of a group, as measured."""
+    """The lag of a group in one partition."""
 
     topic: str
     partition: int
@@ -101,13 +100,13 @@ class MemberView:
     host: str = ""
     instance: str | None = None
     topics: frozenset[str] = frozenset()
-    """What it has subscribed to, where the group's protocol says so."""
+    """Its subscription, if the protocol of the group contains it."""
     owned: frozenset[TopicPartition] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupLag:
-    """A group, as measured at one moment."""
+    """The lag of a group at one time."""
 
     group: str
     type: str | None = None
@@ -116,28 +115,28 @@ class GroupLag:
     assignor: str | None = None
     at_ms: int = 0
     members: tuple[MemberView, ...] | None = None
-    """None if its kind of group cannot be asked for them."""
+    """None if the members of this kind of group cannot be listed."""
     partitions: tuple[PartitionLag, ...] = ()
 
     @property
     def lag(self) -> int | None:
-        """Records in all partitions whose lag is known; None if none is."""
+        """The records of all partitions whose lag is known; None if there is no such partition."""
         known = [row.lag for row in self.partitions if row.lag is not None]
         return sum(known) if known else None
 
     @property
     def behind_ms(self) -> int | None:
-        """The longest of all partitions."""
+        """The longest time of all partitions."""
         return max(_known(row.behind_ms for row in self.partitions), default=None)
 
     @property
     def is_empty(self) -> bool:
-        """Whether it surely has no members."""
+        """Whether it certainly has no members."""
         return not self.members if self.members is not None else self.state in EMPTY_STATES
 
     @property
     def worst(self) -> PartitionLag | None:
-        """The partition that is longest behind."""
+        """The partition that is furthest behind."""
         lagging = [row for row in self.partitions if row.lag]
         return max(lagging, key=lambda row: (row.behind_ms or 0, row.lag or 0), default=None)
 

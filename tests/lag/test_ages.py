@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.lag.timeline import Timeline
+from headrace.lag.ages import Timeline
 
 # Steps of the end and of time between looks.
 STEPS = st.lists(st.tuples(st.integers(0, 50), st.integers(1, 1000)), min_size=1, max_size=80)

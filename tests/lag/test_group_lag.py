@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.lag.places import (
+from headrace.lag.group_lag import (
     Bounds,
     GroupLag,
     PartitionLag,
@@ -50,11 +50,11 @@ def test_what_is_read_lost_left_and_held_adds_up(bounds: Bounds, committed: int)
         assert (verdict.standing, verdict.lag) == (Standing.BEYOND, None)
         return
     assert verdict.lag is not None
-    assert verdict.place is not None
+    assert verdict.next_offset is not None
     assert verdict.lag >= 0
     assert verdict.held >= 0
-    assert verdict.place + verdict.lag + verdict.held == bounds.end
-    assert verdict.place - verdict.lost == committed
+    assert verdict.next_offset + verdict.lag + verdict.held == bounds.end
+    assert verdict.next_offset - verdict.lost == committed
     assert (verdict.standing is Standing.EXPIRED) == (committed < bounds.start)
 
 
