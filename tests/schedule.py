@@ -9,6 +9,7 @@ others take them only when nothing else is left: each worker that does starts a 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +18,6 @@ from xdist.scheduler import LoadFileScheduling
 
 if TYPE_CHECKING:
     import pytest
-    from xdist.remote import Producer
     from xdist.workermanage import WorkerController
 
 # Lines of seconds and a file, written by tools/durations; a file that is not there is quick.
@@ -47,22 +47,19 @@ def _names_a_jvm(file: Path) -> bool:
     return JVM.search(file.read_text(encoding="utf-8")) is not None
 
 
+def next_file(waiting: Iterable[str], *, takes_spark: bool) -> str:
+    """The file that a worker runs next: the slowest of those that it prefers."""
+
+    def rank(file: str) -> tuple[bool, float]:
+        return file.startswith(SPARK_FOLDER) == takes_spark, durations().get(file, 0.0)
+
+    return max(waiting, key=rank)
+
+
 class SlowestFirst(LoadFileScheduling):  # type: ignore[misc]
     """xdist's scheduler of whole files, with an order of its own."""
 
-    def __init__(self, config: pytest.Config, log: Producer | None = None) -> None:
-        super().__init__(config, log)
-        self._seconds = durations()
-
     def _assign_work_unit(self, node: WorkerController) -> None:
-        self.workqueue.move_to_end(self._next_for(node), last=False)
-        super()._assign_work_unit(node)
-
-    def _next_for(self, node: WorkerController) -> str:
         takes_spark = node is self.nodes[0]
-
-        def rank(file: str) -> tuple[bool, float]:
-            return file.startswith(SPARK_FOLDER) == takes_spark, self._seconds.get(file, 0.0)
-
-        file: str = max(self.workqueue, key=rank)
-        return file
+        self.workqueue.move_to_end(next_file(self.workqueue, takes_spark=takes_spark), last=False)
+        super()._assign_work_unit(node)

@@ -214,6 +214,7 @@ class HalfHarness:
                 "group.id": "half-final",
                 "isolation.level": "read_committed",
                 "enable.partition.eof": True,
+                "fetch.wait.max.ms": 10,  # the end is known when a fetch has waited
                 "enable.auto.commit": False,
                 "log_level": 0,
             }

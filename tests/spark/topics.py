@@ -84,6 +84,7 @@ def consume(kafka: Kafka, topic: str) -> list[Row]:
             "group.id": "plain",
             "isolation.level": "read_committed",
             "enable.partition.eof": True,
+            "fetch.wait.max.ms": 10,  # the end is known when a fetch has waited
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
         }
