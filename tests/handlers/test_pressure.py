@@ -161,6 +161,7 @@ def test_what_finds_no_room_is_spilled_with_an_alarm_and_comes_back(pair: Pair) 
         store = app.context.store
         assert store is not None
         wait_until(lambda: store.spill.count("g.work") >= 100, "spilled")
+        wait_until(lambda: alarms, "an alarm")
         assert [alarm.name for alarm in alarms] == ["spill"]
         go_on.set()
         wait_until(lambda: len(seen) >= 600, "everything came back")

@@ -179,7 +179,7 @@ def test_what_nobody_answers_for_is_parked_shown_and_decided_by_a_person(
     assert cli.run_command(["half", "resolve", parked, "--rollback", *at]) == 1
     assert f"{parked} is committed already" in capsys.readouterr().err
     assert cli.run_command(["half", "show", "no-such-id", *at]) == 1
-    assert "no half message has the id" in capsys.readouterr().err
+    assert "there is no half message with id" in capsys.readouterr().err
     arguments = ["half", "list", "--all", "--state", "committed", "--group", group, "-o", "json"]
     assert cli.run_command([*arguments, *at]) == 0
     assert [row["id"] for row in json.loads(capsys.readouterr().out)] == [parked]
