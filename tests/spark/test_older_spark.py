@@ -16,7 +16,15 @@ from tests.jars import CACHE
 ROOT = Path(__file__).parents[2]
 WANTED = "pyspark>=4.1,<4.2"
 TIMEOUT_SECONDS = 3600
-FILES = ("source", "sink", "sink_writes", "pins", "into_batches", "pipelines")
+FILES = (
+    "source/test_source.py",
+    "sink/test_sink.py",
+    "sink/test_sink_writes.py",
+    "pipelines/test_topic_batches.py",
+    "pipelines/test_into_batches.py",
+    "pipelines/test_pipelines.py",
+    "pipelines/test_runner.py",
+)
 
 
 def older_spark() -> Path:
@@ -46,7 +54,7 @@ def test_source_sink_and_pipelines_on_spark_4_1() -> None:
             "--long",
             "-p",
             "no:cacheprovider",
-            *(f"tests/spark/test_{name}.py" for name in FILES),
+            *(f"tests/spark/{name}" for name in FILES),
         ],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(older_spark())},
