@@ -2,7 +2,7 @@
 
     headrace pipeline run pipeline_clicks
 
-A count changes while clicks of its minute come, so it is written again with the same key.
+A count changes while clicks of its minute arrive; each time it is written with the same key.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A topic copied exactly once, with keys and headers, whatever is killed meanwhile.
+"""A topic copied exactly once, with keys and headers, even if processes are killed.
 
 headrace pipeline run pipeline_copy
 """

@@ -1,4 +1,4 @@
-"""Two streams joined: which of the ads that were shown were clicked within ten minutes.
+"""Two streams joined: the ads that were clicked within ten minutes of being shown.
 
 headrace pipeline run pipeline_join
 """

@@ -1,4 +1,4 @@
-"""Log lines of many machines to Parquet files, parted by day and level.
+"""Log lines of many machines as Parquet files, partitioned by day and level.
 
 headrace pipeline run pipeline_logs
 """

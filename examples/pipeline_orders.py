@@ -1,10 +1,10 @@
-"""Orders with the names of their customers, who are kept in a compacted topic.
+"""Orders with the names of their customers, from a compacted topic.
 
     headrace pipeline run pipeline_orders:named_orders
     headrace pipeline run pipeline_orders:customers
 
-For each batch the customers are read as they are then: the latest record of each key. The second
-pipeline keeps them as a table: a record without a value deletes its row.
+Each batch reads the customers as they are then: the latest record of each key. The second pipeline
+keeps them in a table, where a record without a value deletes its row.
 """
 
 from __future__ import annotations

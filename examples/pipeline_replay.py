@@ -1,4 +1,4 @@
-"""A bug fix by replay: the new version computes everything anew, beside the old output.
+"""A bug fix by replay: the new version computes everything again, beside the old output.
 
     headrace pipeline run pipeline_replay:revenue_before     (has run for months)
     headrace pipeline replay pipeline_replay:revenue --window 01:00-05:00 --rate 50000
@@ -6,7 +6,7 @@
     headrace pipeline switch pipeline_replay:revenue
     headrace pipeline drop pipeline_replay:revenue --version 1
 
-Usually only the newest version stands in the code; here both do, to be tried together.
+Usually the code has only the newest version; here it has both, so that you can try them.
 """
 
 from __future__ import annotations

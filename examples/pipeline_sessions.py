@@ -1,8 +1,8 @@
-"""Visits: what a user did without a pause of five minutes is one row of a table.
+"""Visits: page views of a user without a gap of five minutes become one row of a table.
 
     headrace pipeline run pipeline_sessions
 
-A visit is written once, when the watermark says that nothing more can belong to it.
+A visit is written once, when the watermark has passed its end.
 """
 
 from __future__ import annotations

@@ -5,10 +5,8 @@ from __future__ import annotations
 import sys
 import tempfile
 
-from pyspark.sql import SparkSession
-
 from headrace.client import Producer
-from headrace.spark import lag, register
+from headrace.spark import lag, open_session
 
 bootstrap = sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:9092"
 
@@ -16,9 +14,7 @@ with Producer(bootstrap) as producer:
     for number in range(100):
         producer.send("clicks", f"page-{number % 3}", key=f"user-{number % 7}")
 
-spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
-spark.sparkContext.setLogLevel("ERROR")
-register(spark)
+spark = open_session("clicks", "local[2]")
 
 clicks = (
     spark.read.format("headrace")
@@ -35,8 +31,8 @@ stream = (
     .option("subscribe", "clicks")
     .option("startingOffsets", "earliest")
     .option("maxOffsetsPerTrigger", 40)
-    .option("columns", "value")  # only what the query needs is decoded
-    .option("group", "spark-clicks")  # lag tools and alarms see the query by this name
+    .option("columns", "value")  # decode only what the query needs
+    .option("group", "spark-clicks")  # the query's name for lag tools and alarms
     .load()
 )
 with tempfile.TemporaryDirectory() as checkpoint:
