@@ -77,4 +77,4 @@ def test_a_record_that_is_refused_stops_nothing(
     with CompactedReader(headrace_kafka.quiet, topic, refuse_one) as reader:
         assert reader.caught_up.wait(TIMEOUT_SECONDS)
     assert seen == [b"k0", b"k2"]
-    assert f"{topic}/0/2 was refused" in caplog.text
+    assert f"on_record failed for {topic}/0/2" in caplog.text

@@ -1,4 +1,4 @@
-"""The clock port of the reliability layer: wall time, monotonic time and a wait on an event."""
+"""The clock port: wall time, monotonic time and a wait on an event."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """What handlers, retries and relays know of time; the test kit has a virtual twin."""
+    """What handlers, retries and relays need of time; the test kit has a virtual one."""
 
     def now_ms(self) -> int:
         """Wall-clock milliseconds since the epoch, as stored in tables."""
@@ -21,8 +21,8 @@ class Clock(Protocol):
     def wait(self, event: threading.Event, timeout_ms: int, *, poll_ms: int | None = None) -> bool:
         """Block until the event is set (True) or this clock has moved on by `timeout_ms`.
 
-        With `poll_ms` it ends after so much real time as well, to look for what another process
-        has done: such looks are no deadlines, and a virtual clock does not stop for them.
+        With `poll_ms` it also ends after that much real time, so that the caller can check for the
+        work of other processes; a virtual clock does not stop for it.
         """
         ...
 

@@ -10,13 +10,13 @@ from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 
-from headrace.client.settings import Settings, translate, with_bootstrap
+from headrace.client.settings import ClientSettings, translate, with_bootstrap
 from headrace.closing import Closing
 
 BATCH_RECORDS = 1000
 POLL_SECONDS = 0.1
-# A topic that is made or grows later is noticed within this time.
-LOOK_SECONDS = 1.0
+# A topic that is created or grows later is noticed within this time.
+CHECK_SECONDS = 1.0
 METADATA_SECONDS = 3.0
 
 _MISSING = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
@@ -29,18 +29,18 @@ _log = logging.getLogger("headrace.client")
 class CompactedReader(Closing):
     """Calls `on_record(key, value)` for every record of a topic, from a thread of its own.
 
-    `caught_up` is set when all that was there at the start has been passed on; a topic that does
-    not exist has nothing, and is read as soon as it does. A value of None is a deletion. What
-    `on_record` raises is logged. Records without a key are passed over. `value_of` finds the value
-    of a record that has it elsewhere.
+    `caught_up` is set when all records that existed at the start have been passed on; a topic that
+    does not exist counts as empty, and is read as soon as it does. A value of None is a deletion.
+    What `on_record` raises is logged. Records without a key are skipped. `value_of` finds the value
+    of a record that is stored elsewhere.
     """
 
     def __init__(
         self,
-        bootstrap: str | Settings,
+        bootstrap: str | ClientSettings,
         topic: str,
         on_record: OnRecord,
-        settings: Settings | None = None,
+        settings: ClientSettings | None = None,
         *,
         value_of: Callable[[Any], bytes | None] | None = None,
     ) -> None:
@@ -51,7 +51,7 @@ class CompactedReader(Closing):
         self._consumer = Consumer(
             {
                 **translate({**with_bootstrap(bootstrap), **(settings or {})}, "consumer"),
-                # Nothing is joined or committed, but the library wants a name.
+                # Nothing is joined or committed, but the library needs a group id.
                 "group.id": "headrace-compacted-reader",
                 "enable.auto.commit": False,
                 "enable.auto.offset.store": False,
@@ -67,24 +67,24 @@ class CompactedReader(Closing):
         self._thread.start()
 
     def close(self) -> None:
-        """Stop reading; `on_record` is not called any more when this returns."""
+        """Stop reading; `on_record` is not called after this returns."""
         self._closing.set()
         if self._thread is not threading.current_thread():
             self._thread.join()
 
     def _run(self) -> None:
         try:
-            look_at_s = 0.0
+            check_at_s = 0.0
             while not self._closing.is_set():
-                if time.monotonic() >= look_at_s:
-                    self._look()
-                    look_at_s = time.monotonic() + LOOK_SECONDS
+                if time.monotonic() >= check_at_s:
+                    self._find_partitions()
+                    check_at_s = time.monotonic() + CHECK_SECONDS
                 self._read()
         finally:
             self._consumer.close()
 
     def _read(self) -> None:
-        """Pass on what is there; waits for the first."""
+        """Pass on what has arrived; waits for the first record."""
         if not self._assigned:
             self._closing.wait(POLL_SECONDS)
             return
@@ -94,8 +94,8 @@ class CompactedReader(Closing):
             for message in self._consumer.consume(BATCH_RECORDS, 0):
                 self._take(message)
 
-    def _look(self) -> None:
-        """Find partitions that are new; at the first answer it is known what is there."""
+    def _find_partitions(self) -> None:
+        """Assign new partitions; the first answer shows how much there is to catch up with."""
         try:
             known = self._consumer.list_topics(self.topic, timeout=METADATA_SECONDS)
             found = known.topics[self.topic]
@@ -125,7 +125,10 @@ class CompactedReader(Closing):
                     self._on_record(key, value)
                 except Exception:
                     _log.exception(
-                        "%s/%s/%s was refused", self.topic, message.partition(), message.offset()
+                        "on_record failed for %s/%s/%s",
+                        self.topic,
+                        message.partition(),
+                        message.offset(),
                     )
         elif error.code() == KafkaError._PARTITION_EOF:
             self._behind.discard(message.partition())

@@ -1,4 +1,4 @@
-"""Dead letters as records: the name of their topic, and the headers that say what went wrong."""
+"""Dead letters as records: the name of their topic, and the headers with the failure."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ SOURCE_HEADER = "headrace-source"
 HANDLER_HEADER = "headrace-handler"
 VERSION_HEADER = "headrace-version"
 TRACEBACK_HEADER = "headrace-traceback"
-# What of the message or of the failure the topic did not take, so that the letter is without it.
+# The parts of the message or failure that were left out, since the topic refused them.
 LEFT_OUT_HEADER = "headrace-left-out"
-# How many attempts a re-sent message has behind it.
+# How many attempts a resent message has had.
 RESENT_HEADER = "headrace-resent"
-# Headers of a letter that mean nothing once the message is sent again.
+# Headers of a dead letter that are dropped when the message is sent again.
 _OF_A_LETTER = frozenset(
     (
         ID_HEADER, ERROR_HEADER, FINGERPRINT_HEADER, ATTEMPTS_HEADER, SOURCE_HEADER,
@@ -33,5 +33,5 @@ def topic_of(source: str) -> str:
 
 
 def without_ours(headers: Headers) -> list[tuple[str, bytes | None]]:
-    """The headers that the message's own sender gave it."""
+    """The headers that the message's sender has set."""
     return [(name, value) for name, value in headers if name not in _OF_A_LETTER]

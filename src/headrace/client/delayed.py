@@ -18,7 +18,7 @@ from headrace.client.message import ID_HEADER
 from headrace.timing.durations import duration_ms
 
 if TYPE_CHECKING:
-    from headrace.client.settings import Settings
+    from headrace.client.settings import ClientSettings
 
 DELAY_TOPIC = "headrace.delay"
 TARGET_HEADER = "headrace-target"
@@ -67,7 +67,7 @@ def cancel_headers(id: str) -> HeaderPairs:
 class DelayCommands:
     """Turns a producer's delayed messages into commands for the delay service."""
 
-    def __init__(self, settings: Settings, partitions: Callable[[str], int]) -> None:
+    def __init__(self, settings: ClientSettings, partitions: Callable[[str], int]) -> None:
         self._settings = settings
         self._partitions = partitions
         self._has_topic = False

@@ -1,4 +1,4 @@
-"""A record on its way: what became of it, for callers that wait, await or look later."""
+"""The outcome of a sent record, for callers that wait, await or check later."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from headrace.client.interceptors import Chain
 LOG_PAUSE_SECONDS = 1.0
 
 _log = logging.getLogger("headrace.client")
-# Guards the lists of waiters of all records: they are few and held for nanoseconds.
+# Guards the waiters of all records: there are few, and it is held for nanoseconds.
 _waiting = threading.Lock()
 
 
 class _Failures:
-    """Says in the log that records failed, also those that nobody waits for; not for each one."""
+    """Logs that records failed, at most once a second, whether or not a caller waits for them."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -61,14 +61,14 @@ class Sent:
     __slots__ = ("_error", "_message", "_waiters")
 
     def __init__(self) -> None:
-        # One call for every record ever sent: nothing is made here that few need.
+        # Called for every record, so nothing is created here that few need.
         self._message: Any = None
         self._error: Any = None
         self._waiters: list[Callable[[], None]] | None = None
 
     def __call__(self, error: Any, message: Any) -> None:
         """Called by the library when the record is written or has failed."""
-        # The library has copied the value into its report; who waits knows it already.
+        # The report has a copy of the value, which the caller has already.
         message.set_value(None)
         self._error = error
         self._message = message
@@ -110,12 +110,12 @@ class Sent:
         return self._outcome()
 
     def _wake_later(self, wake: Callable[[], None]) -> bool:
-        """Have it called at the end; False if that has been already."""
+        """Call `wake` at the end; False if the outcome is known already."""
         with _waiting:
             if self._waiters is None:
                 self._waiters = []
             self._waiters.append(wake)
-        # The report may have come in between, and found nobody.
+        # The report may have come in between, before the waiter was added.
         return self._message is None
 
     def _outcome(self) -> RecordMetadata:
@@ -125,7 +125,7 @@ class Sent:
 
 
 class Watched(Sent):
-    """A record with a callback or with interceptors that are told of its outcome."""
+    """The outcome of a record that has a callback or interceptors."""
 
     __slots__ = ("_chain", "_on_delivery")
 
@@ -167,5 +167,5 @@ def _call_soon(loop: asyncio.AbstractEventLoop, wake: Callable[[], None]) -> Non
     try:
         loop.call_soon_threadsafe(wake)
     except RuntimeError:
-        # The loop was closed meanwhile: nobody awaits any more.
+        # The loop was closed meanwhile, so no task awaits the record.
         _log.debug("a record was confirmed after its event loop had closed")

@@ -1,4 +1,4 @@
-"""Functions of the user along the way of records: called in order, never able to break it."""
+"""Interceptors: functions of the user that see every record, in order, and never break it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Outgoing:
 
 
 class ProducerInterceptor:
-    """Sees every record that is sent and what became of it; override what you need."""
+    """Sees every record that is sent and its outcome; override what you need."""
 
     def on_send(self, record: Outgoing) -> Outgoing | None:
         """Called before serialising; returns the record to send, or None for the one given."""
@@ -65,7 +65,7 @@ class Chain:
         return bool(self._members)
 
     def pass_through(self, method: str, subject: Any) -> Any:
-        """What is left of the subject after all of them; one that fails leaves it as it was."""
+        """The subject after all of them; one that fails leaves it unchanged."""
         for member in self._members:
             passed = self._call(member, method, subject)
             subject = subject if passed is None else passed

@@ -1,4 +1,4 @@
-"""Passwords and certificates as Java's clients are given them, for a client that is not Java."""
+"""Passwords and certificates in the form of the Java clients, translated for librdkafka."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _OPTION = re.compile(r"""(username|password)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s;
 
 
 def translate(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings of the library below, from those of the Java clients that it does not know."""
+    """Settings of librdkafka, from those of the Java clients that it does not have."""
     config: dict[str, Any] = {}
     if "sasl.jaas.config" in settings:
         config.update(_user(str(settings["sasl.jaas.config"])))
     if "ssl.endpoint.identification.algorithm" in settings:
-        # Java says it with nothing, the library with a word.
+        # An empty value in Java is `none` in librdkafka.
         checked = settings["ssl.endpoint.identification.algorithm"] or "none"
         config["ssl.endpoint.identification.algorithm"] = checked
     config.update(_trusted(settings))
@@ -42,8 +42,8 @@ def _user(jaas: str) -> dict[str, Any]:
     found = {match[1]: match[2] or match[3] or match[4] or "" for match in _OPTION.finditer(jaas)}
     if "LoginModule" not in jaas or found.keys() != {"username", "password"}:
         raise UnknownSetting(
-            "sasl.jaas.config has no user and password that can be read; "
-            "sasl.username and sasl.password say the same"
+            'sasl.jaas.config has no username="..." and password="..."; '
+            "or use sasl.username and sasl.password"
         )
     return {"sasl.username": found["username"], "sasl.password": found["password"]}
 
@@ -55,7 +55,7 @@ def _trusted(settings: Mapping[str, Any]) -> dict[str, Any]:
     if "ssl.truststore.location" in settings:
         if str(settings.get("ssl.truststore.type", "JKS")).upper() != "PEM":
             raise UnknownSetting(
-                "ssl.truststore.location is read as PEM only (ssl.truststore.type=PEM); "
+                "ssl.truststore.location must be a PEM file (ssl.truststore.type=PEM); "
                 "keytool -exportcert -rfc writes one from a Java key store"
             )
         config["ssl.ca.location"] = settings["ssl.truststore.location"]
@@ -77,7 +77,7 @@ def _certificate(settings: Mapping[str, Any]) -> dict[str, Any]:
             config["ssl.keystore.location"] = location
         else:
             raise UnknownSetting(
-                f"a key store of type {kind} cannot be read here, only PEM and PKCS12; "
-                "keytool -importkeystore -deststoretype PKCS12 makes one"
+                f"ssl.keystore.type={kind} is not supported, use PEM or PKCS12; "
+                "keytool -importkeystore -deststoretype PKCS12 converts a key store"
             )
     return config

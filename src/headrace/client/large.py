@@ -1,4 +1,4 @@
-"""What a producer and a consumer need of large messages; `headrace.Large` has it."""
+"""What producers and consumers need of large messages; `headrace.Large` implements it."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Sender(Protocol):
     above_bytes: int
 
     def takes(self, value: Any) -> bool:
-        """Whether a value is one of these."""
+        """Whether a value is that large."""
         ...
 
     def is_stream(self, value: Any) -> bool:
-        """Whether a value is read, so that no serialiser can take it."""
+        """Whether a value is read piece by piece, so that no serialiser can take it."""
         ...
 
     def send(self, put: Callable[[Record, Sent], None], record: Record, sent: Sent) -> None:
@@ -41,30 +41,30 @@ class Sender(Protocol):
 
 
 class Receiver(Protocol):
-    """Makes large messages of the records that carry them; used by one thread."""
+    """Puts large messages together from their records; used by one thread."""
 
     def admit(self, records: Sequence[Any]) -> list[Any]:
-        """The records to return: ordinary ones, and messages that are whole with these."""
+        """The records to return: ordinary ones, and large messages that are now complete."""
         ...
 
     def floors(self) -> Mapping[TopicPartition, int]:
-        """Where a reader would have to start again, of partitions with unfinished messages."""
+        """Where a reader would have to restart, of partitions with incomplete messages."""
         ...
 
     def left(self) -> Sequence[Any]:
-        """The records that it was given and that the next `admit` goes on with, in order."""
+        """The records that it was given and that the next `admit` continues with, in order."""
         ...
 
     def expire(self) -> None:
-        """Give up what nobody finishes."""
+        """Give up incomplete messages that are too old."""
         ...
 
     def forget(self, places: Iterable[TopicPartition]) -> None:
-        """These partitions are not read any more, or from another place."""
+        """These partitions are no longer read, or from another offset."""
         ...
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Release everything."""
         ...
 
 

@@ -40,7 +40,7 @@ LAZY_RECORDS: dict[type, Callable[[Any, int], Message]] = {}
 class Message:
     """A record: `value` and `key` are the bytes on the wire; `id` tells repeats apart.
 
-    `attempt` counts from 1. Whoever hands it on must not change it.
+    `attempt` counts from 1. It must not be changed.
     """
 
     __slots__ = (
@@ -88,7 +88,7 @@ class Message:
 
     @property
     def source(self) -> str:
-        """TOPIC/PARTITION/OFFSET, where the record lies."""
+        """TOPIC/PARTITION/OFFSET of the record."""
         return f"{self.topic}/{self.partition}/{self.offset}"
 
     @property
@@ -109,7 +109,7 @@ class Message:
 
 
 def find_header(headers: Headers, name: str) -> bytes | None:
-    """The last header of that name, as Kafka's own clients choose among repeats."""
+    """The last header of that name, as Kafka's own clients do."""
     for header, value in reversed(headers):
         if header == name:
             return value
@@ -117,6 +117,6 @@ def find_header(headers: Headers, name: str) -> bytes | None:
 
 
 def default_id(headers: Headers, topic: str, partition: int, offset: int) -> str:
-    """The header `headrace-id`, which travels with re-sends and replays, or else the place."""
+    """The header `headrace-id`, which resends and replays keep, or else the source."""
     given = find_header(headers, ID_HEADER) if headers else None
     return given.decode("utf-8", "replace") if given else f"{topic}/{partition}/{offset}"

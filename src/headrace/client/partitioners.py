@@ -1,4 +1,4 @@
-"""Which partition a record goes to when the caller does not say."""
+"""Which partition a record goes to when the caller does not choose."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headrace.client.errors import DeliveryFailed
 # (topic, key, value, partitions) -> partition; key and value as they go over the wire.
 Partitioner = Callable[[str, bytes | None, bytes | None, int], int]
 
-# A partition is left for the next after so many bytes, as a batch of Kafka's default size is full.
+# The next partition is used after this many bytes, the size of a batch by Kafka's default.
 STICKY_BYTES = 16_384
 COUNT_AGE_SECONDS = 30.0
 METADATA_SECONDS = 10.0
@@ -83,13 +83,13 @@ def by_name(name: str) -> Partitioner | None:
     if short in ("sticky", "UniformStickyPartitioner"):
         return Sticky()
     raise ValueError(
-        f"there is no partitioner {name!r}; there are key, round_robin, sticky, or a function of "
+        f"partitioner {name!r} is unknown; use key, round_robin, sticky, or a function of "
         "(topic, key, value, partitions)"
     )
 
 
 class PartitionCounts:
-    """How many partitions topics have, asked again now and then since topics grow."""
+    """How many partitions topics have, refreshed every 30 seconds since topics grow."""
 
     def __init__(self, client: Any, max_block_ms: int) -> None:
         self._client = client
@@ -112,11 +112,11 @@ class PartitionCounts:
             found = self._client.list_topics(topic, timeout=left).topics[topic]
             if found.error is None and found.partitions:
                 return len(found.partitions)
-            # Asking for a topic may make it, and then it has no leader for a moment.
+            # Asking for a topic may create it, and then it has no leader for a moment.
             if time.monotonic() > deadline:
                 raise DeliveryFailed(
                     f"topic {topic!r} cannot be written to: {found.error or 'no partitions'}",
-                    f"headrace topic create {topic} makes it",
+                    f"create it: headrace topic create {topic}",
                     found.error,
                 )
             time.sleep(PAUSE_SECONDS)

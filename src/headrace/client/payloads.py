@@ -1,4 +1,4 @@
-"""Typed payloads: bytes to what a handler's annotation says, and back."""
+"""Typed payloads: bytes to the type of a handler's annotation, and back."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SHOWN_BYTES = 60
 
 
 def decoder(kind: Any) -> Decoder:
-    """What turns a payload into `kind`: bytes, str, or JSON for msgspec, pydantic and dataclasses.
+    """A function from payloads to `kind`: bytes, str, or JSON for msgspec, pydantic, dataclasses.
 
     A decoder raises UndecodablePayload. A tombstone is None for `kind | None` and for bytes.
     """
@@ -59,14 +59,14 @@ def encode(value: Any) -> bytes | None:
 
 
 def is_stream(value: Any) -> bool:
-    """Whether a value is read rather than sent as it is: a binary file, or an iterator."""
+    """Whether a value is a stream: a binary file, or an iterator."""
     if isinstance(value, (bytes, str)):
         return False
     return callable(getattr(value, "read", None)) or isinstance(value, Iterator)
 
 
 def to_send(value: Any) -> Any:
-    """The same for a producer that takes large messages: what it reads itself stays as it is."""
+    """The same for a producer with large messages, which reads streams itself."""
     return encode(value) if isinstance(value, (bytes, str)) or not is_stream(value) else value
 
 
@@ -107,7 +107,7 @@ def _checked(decode: Callable[[bytes], Any], kind: Any, optional: bool) -> Decod
 def _tombstone(kind: Any) -> UndecodablePayload:
     return UndecodablePayload(
         f"a record without a value is not {_name(kind)}",
-        f"annotate the handler with {_name(kind)} | None to be told of tombstones",
+        f"annotate the handler with {_name(kind)} | None to get tombstones",
     )
 
 

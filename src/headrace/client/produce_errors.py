@@ -23,7 +23,7 @@ _RECORD_FAULTS = frozenset(
         KafkaError._INVALID_ARG,
     }
 )
-# The topic takes no record at all, whoever sends it.
+# The topic takes no record from any client.
 _INVALID_TOPIC = frozenset({KafkaError.TOPIC_EXCEPTION, KafkaError.POLICY_VIOLATION})
 _TOPIC_FAULTS = _INVALID_TOPIC | {KafkaError.TOPIC_AUTHORIZATION_FAILED}
 

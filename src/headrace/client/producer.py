@@ -1,4 +1,4 @@
-"""A producer: sends and forgets, waits, calls back or awaits; safe by default."""
+"""What applications call to send: fire and forget, wait, callback or await; safe by default."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import Producer as LibraryProducer
 
-from headrace.client.consumer.offsets import Places, to_partitions
+from headrace.client.consumer.offsets import PartitionOffsets, to_partitions
 from headrace.client.delayed import DELAY_TOPIC, After, At, DelayCommands, cancel_headers
 from headrace.client.delivery import OnDelivery, RecordMetadata, Sent, Watched
 from headrace.client.errors import BufferFull, DeliveryFailed, RecordTooLarge
@@ -19,7 +19,7 @@ from headrace.client.interceptors import Chain, Outgoing
 from headrace.client.large import Record
 from headrace.client.partitioners import PartitionCounts, Partitioner, by_name
 from headrace.client.serializers import Serializer, serializer
-from headrace.client.settings import Settings, boolean, integer, read, with_bootstrap
+from headrace.client.settings import ClientSettings, boolean, integer, read, with_bootstrap
 from headrace.closing import Closing
 
 if TYPE_CHECKING:
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 MAX_BLOCK_MS = 60_000
 BUFFER_BYTES = 33_554_432
 
-# Reports of delivery are looked for after so many records, and by a thread of their own between.
+# Delivery reports are polled for after this many records, and by a thread in between.
 RECORDS_PER_POLL = 64
 POLL_SECONDS = 0.1
 FULL_PAUSE_SECONDS = 0.05
-# A producer that closes waits so long for the coordinator of its open transaction.
+# How long a closing producer waits for the coordinator of its open transaction.
 ABORT_SECONDS = 10.0
 
 _log = logging.getLogger("headrace.client")
@@ -43,15 +43,15 @@ Headers = Mapping[str, bytes | str | None] | Iterable[tuple[str, bytes | str | N
 
 
 class Producer(Closing):
-    """Sends records with `acks=all` and idempotence unless told otherwise; a context manager.
+    """Sends records, with `acks=all` and idempotence by default; a context manager.
 
-    Settings go by Kafka's names. Usable from many threads. `close()` (or the end of the `with`)
-    sends what is still on its way.
+    Settings have Kafka's names. Usable from many threads. `close()`, or the end of the `with`,
+    sends what is still in the buffer.
     """
 
     def __init__(
         self,
-        bootstrap: str | Settings,
+        bootstrap: str | ClientSettings,
         *,
         key_serializer: str | Serializer | None = None,
         value_serializer: str | Serializer | None = None,
@@ -66,7 +66,7 @@ class Producer(Closing):
         self._key_serializer = serializer(key_serializer or own.get("key.serializer"))
         self._value_serializer = serializer(value_serializer or own.get("value.serializer"))
         self._chain = Chain(tuple(interceptors) or own.get("interceptor.classes"))
-        # Asked for every record, so not of the chain itself.
+        # Checked for every record, so kept as a plain attribute.
         self._has_chain = bool(self._chain)
         self._switches = switches
         self._partitioner = _partitioner(partitioner, own)
@@ -77,7 +77,7 @@ class Producer(Closing):
         self._produce = self._producer.produce
         self._counts = PartitionCounts(self._producer, self.max_block_ms)
         self._delays = DelayCommands(given, self._counts)
-        # Where nothing stands between the caller and the library, a record takes the short way.
+        # Without any of these a record goes to the library unchanged.
         self._is_plain = not (
             self._key_serializer
             or self._value_serializer
@@ -106,11 +106,11 @@ class Producer(Closing):
     ) -> Sent:
         """Send a record and return at once; blocks up to `max.block.ms` while the buffer is full.
 
-        It is durable when the returned Sent says so. `on_delivery(metadata, error)` is called from
-        another thread, or from a later `send` or `flush`. With `large`, the value may also be a
-        binary file or an iterator of bytes; a large one blocks until all but its end is written.
+        It is durable once the returned Sent has a result. `on_delivery(metadata, error)` is called
+        from another thread, or from a later `send` or `flush`. With `large`, the value may also be
+        a binary file or an iterator of bytes; a large one blocks until all but its end is written.
         With `after` ("15m", milliseconds, a timedelta) or `at` (milliseconds since 1970, a time
-        with its zone) the delay service delivers it then; the Sent says that it is in its hands.
+        with a zone) the delay service delivers it later; the Sent is done when that service has it.
         """
         if after is not None or at is not None:
             topic, headers, partition = self._delays.command(topic, headers, partition, after, at)
@@ -168,12 +168,12 @@ class Producer(Closing):
         return self.send(DELAY_TOPIC, headers=cancel_headers(id), partition=partition)
 
     def flush(self, timeout: float | None = None) -> int:
-        """Wait until everything sent so far is written or has failed; returns how many are not."""
+        """Wait until all records so far are written or failed; returns how many are open."""
         left: int = self._producer.flush() if timeout is None else self._producer.flush(timeout)
         return left
 
     def close(self, timeout: float | None = None) -> None:
-        """Send what is on its way (until the timeout) and end; an open transaction is aborted."""
+        """Send what is in the buffer (until the timeout) and close; aborts an open transaction."""
         if self._closing.is_set():
             return
         try:
@@ -181,7 +181,7 @@ class Producer(Closing):
                 self.abort(ABORT_SECONDS)
             self.flush(timeout)
         except KafkaException as problem:
-            _log.warning("a transaction is left for its coordinator to abort: %s", problem)
+            _log.warning("a transaction is left to its coordinator to abort: %s", problem)
         finally:
             self._closing.set()
             self._poller.join()
@@ -193,11 +193,11 @@ class Producer(Closing):
         self._producer.init_transactions(-1 if timeout is None else timeout)
 
     def begin(self) -> None:
-        """Begin a transaction; what is sent from here on belongs to it."""
+        """Begin a transaction; what is sent from now on belongs to it."""
         self._producer.begin_transaction()
         self._is_in_transaction = True
 
-    def send_offsets(self, positions: Places, group_metadata: Any) -> None:
+    def send_offsets(self, positions: PartitionOffsets, group_metadata: Any) -> None:
         """Commit a consumer's positions with the transaction, or not at all."""
         self._producer.send_offsets_to_transaction(to_partitions(positions), group_metadata)
 
@@ -218,7 +218,7 @@ class Producer(Closing):
     def _prepare(
         self, topic: str, value: Any, key: Any, partition: int | None
     ) -> tuple[Any, Any, int | None]:
-        """Value, key and partition as they go to the library; waits for the topic's turn."""
+        """Value, key and partition for the library; waits if the topic has a limit."""
         is_read = self._large is not None and self._large.is_stream(value)
         if self._value_serializer is not None and value is not None and not is_read:
             value = self._value_serializer(value)
@@ -237,7 +237,9 @@ class Producer(Closing):
         count = self._counts(topic)
         chosen = partitioner(topic, key, value, count)
         if not 0 <= chosen < count:
-            raise ValueError(f"the partitioner chose {chosen}; {topic!r} has 0 to {count - 1}")
+            raise ValueError(
+                f"the partitioner chose partition {chosen} of {topic!r}; return 0 to {count - 1}"
+            )
         return chosen
 
     def _send_large(self, large: Sender, record: Record, sent: Sent) -> Sent:
@@ -257,7 +259,7 @@ class Producer(Closing):
         return sent
 
     def _insist(self, problem: Exception, arguments: tuple[Any, ...]) -> None:
-        """Try again, and tell the interceptors if that does not help."""
+        """Try again, and tell the interceptors if that fails."""
         try:
             self._again(problem, arguments)
         except Exception as failure:
@@ -265,7 +267,7 @@ class Producer(Closing):
             raise
 
     def _again(self, problem: Exception, arguments: tuple[Any, ...]) -> None:
-        """Try again while the buffer is full, up to `max.block.ms`; else say what is wrong."""
+        """Try again while the buffer is full, up to `max.block.ms`; then raise what is wrong."""
         deadline = time.monotonic() + self.max_block_ms / 1000
         while True:
             if not isinstance(problem, BufferError):
@@ -273,7 +275,7 @@ class Producer(Closing):
             if time.monotonic() >= deadline:
                 problem = BufferFull(
                     f"the buffer was full for {self.max_block_ms} ms (max.block.ms)",
-                    "is the broker slow or away? buffer.memory gives more room",
+                    "is the broker slow or down? a larger buffer.memory holds more records",
                 )
                 break
             self._producer.poll(FULL_PAUSE_SECONDS)
@@ -290,16 +292,16 @@ class Producer(Closing):
                 self._producer.poll(POLL_SECONDS)
             except KafkaException as problem:
                 if problem.args[0].fatal():
-                    # Such as having been fenced: it stays so, and who uses the producer hears it.
+                    # Such as being fenced: it is lasting, and every later call raises it.
                     return
 
 
-def _defaults(given: Settings) -> dict[str, Any]:
-    """What is set unless the settings say otherwise."""
+def _defaults(given: ClientSettings) -> dict[str, Any]:
+    """The defaults of settings that are not given."""
     defaults: dict[str, Any] = {
         "acks": "all",
         "enable.idempotence": _may_be_idempotent(given),
-        # Where Kafka's other clients put a key, and one partition at a time without a key.
+        # As Kafka's other clients do: by the key, and without a key one partition at a time.
         "partitioner": "murmur2_random",
     }
     if not any(name.startswith("queue.buffering.max") for name in given):
@@ -311,15 +313,15 @@ def _defaults(given: Settings) -> dict[str, Any]:
 _NOWHERE = {"bootstrap.servers": ""}
 
 
-def _may_be_idempotent(given: Settings) -> bool:
-    """As in Kafka: on, unless another setting rules it out and nobody asked for it."""
+def _may_be_idempotent(given: ClientSettings) -> bool:
+    """As in Kafka: on, unless another setting rules it out."""
     acks = str(given.get("acks", given.get("request.required.acks", "all")))
     flight = given.get("max.in.flight.requests.per.connection", given.get("max.in.flight", 5))
     retries = given.get("retries", given.get("message.send.max.retries", 1))
     return acks in ("all", "-1") and int(flight) <= 5 and int(retries) > 0
 
 
-def _partitioner(given: str | Partitioner | None, own: Settings) -> Partitioner | None:
+def _partitioner(given: str | Partitioner | None, own: ClientSettings) -> Partitioner | None:
     chosen = given if given is not None else own.get("partitioner.class", "key")
     if boolean("partitioner.ignore.keys", own.get("partitioner.ignore.keys", False)):
         chosen = "sticky"

@@ -1,4 +1,4 @@
-"""One loop for every call that is tried again while its failure may pass."""
+"""The loop of every call that is retried while its failure may pass."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys and values to bytes and back, by the names that Kafka's own classes have or by function."""
+"""Serialisers and deserialisers, by short name, by the name of Kafka's class, or as functions."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def deserializer(given: str | Deserializer | None) -> Deserializer | None:
 
 
 def load(path: str) -> Any:
-    """What `module:name` names; UnknownSetting if there is no such thing."""
+    """The object at `module:name`; UnknownSetting if it cannot be imported."""
     module, colon, name = path.partition(":")
     try:
         return getattr(import_module(module), name) if colon else _names(path)
@@ -78,7 +78,7 @@ def load(path: str) -> Any:
 
 def _names(path: str) -> Any:
     known = ", ".join(PAIRS)
-    raise UnknownSetting(f"{path!r} is neither MODULE:NAME nor one of {known}")
+    raise UnknownSetting(f"{path!r} is unknown; use MODULE:NAME or one of {known}")
 
 
 def _pair(name: str, suffix: str) -> tuple[Serializer, Deserializer] | None:
@@ -98,9 +98,9 @@ class Decoder:
         return self._key is not None or self._value is not None
 
     def decode(self, record: Any) -> Exception | None:
-        """Decode a record; what a deserialiser raises is returned, and the record keeps its bytes.
+        """Decode a record in place; returns what a deserialiser raised, if it did.
 
-        The record's `error()` then says so too, for those who read many at once.
+        The record then keeps its bytes and has an `error()`, for callers that read many at once.
         """
         code = KafkaError._KEY_DESERIALIZATION
         try:

@@ -1,4 +1,4 @@
-"""The names of settings: librdkafka's, and those of Kafka's Java clients that mean nothing here."""
+"""The names of settings: librdkafka's, and those of the Java clients that have no effect here."""
 # ruff: noqa: SIM905 - two hundred names read better as text than one on each line.
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ LIBRARY_CONSUMER = frozenset(
     """.split()
 )
 
-# Settings of the Java clients that tune what this client does not have: accepted, without effect.
+# Settings of the Java clients that tune what this client does not have: accepted, no effect.
 WITHOUT_EFFECT = frozenset(
     """
     config.providers internal.throw.on.fetch.stable.offset.unsupported metadata.max.idle.ms
@@ -82,7 +82,7 @@ WITHOUT_EFFECT = frozenset(
     """.split()
 )
 
-# Settings of the Java clients that would be a false promise if they were only accepted.
+# Settings of the Java clients that must not be ignored silently, with the reason.
 REFUSED = {
     "sasl.client.callback.handler.class": "it names a Java class; oauth_cb takes a function",
     "sasl.login.callback.handler.class": "it names a Java class; oauth_cb takes a function",
@@ -96,5 +96,5 @@ REFUSED = {
     "ssl.engine.factory.class": "it names a Java class",
     "ssl.protocol": "TLS 1.2 and later are used; OpenSSL's own settings decide",
     "ssl.provider": "it names a Java security provider; ssl.providers names those of OpenSSL",
-    "transaction.two.phase.commit.enable": "two-phase commit (KIP-939) is not there",
+    "transaction.two.phase.commit.enable": "two-phase commit (KIP-939) is not supported",
 }

@@ -1,4 +1,4 @@
-"""Kafka's own setting names, translated for the library below or taken by this client itself."""
+"""Kafka's setting names, translated for librdkafka or used by this client itself."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from headrace.client.setting_names import (
     WITHOUT_EFFECT,
 )
 
-Kind = Literal["producer", "consumer"]
-Settings = Mapping[str, Any]
+ClientKind = Literal["producer", "consumer"]
+ClientSettings = Mapping[str, Any]
 
-# What a record on its way takes at least, however small its value is.
+# The least that an unsent record takes, however small its value is.
 RECORD_BYTES_MIN = 256
 
-# Some settings are only checked together with an address; this one is never contacted.
+# Settings are only read together with an address; this one is never contacted.
 _ANY_ADDRESS = {"bootstrap.servers": "127.0.0.1:9092"}
 
 _log = logging.getLogger("headrace.client")
 
-# Taken by the client itself; the library below never sees them.
+# Used by this client itself; librdkafka never sees them.
 OWN_PRODUCER = frozenset(
     {
         "interceptor.classes",
@@ -55,13 +55,13 @@ OWN_CONSUMER = frozenset(
 )
 
 
-def translate(settings: Settings, kind: Kind) -> dict[str, Any]:
-    """The settings that the library below takes, by its names; UnknownSetting for a wrong one."""
+def translate(settings: ClientSettings, kind: ClientKind) -> dict[str, Any]:
+    """The settings for librdkafka, by its names; UnknownSetting for a wrong one."""
     return read(settings, kind)[0]
 
 
-def read(settings: Settings, kind: Kind) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Settings for the library below, and those that this client takes itself."""
+def read(settings: ClientSettings, kind: ClientKind) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The settings for librdkafka, and those that this client uses itself."""
     ours = OWN_PRODUCER if kind == "producer" else OWN_CONSUMER
     library = LIBRARY_PRODUCER if kind == "producer" else LIBRARY_CONSUMER
     config: dict[str, Any] = {}
@@ -76,7 +76,7 @@ def read(settings: Settings, kind: Kind) -> tuple[dict[str, Any], dict[str, Any]
         elif name in library or name in LIBRARY_BOTH:
             config[name] = ",".join(map(str, value)) if isinstance(value, list | tuple) else value
         elif name in WITHOUT_EFFECT:
-            _log.debug("%s tunes what this client does not have: it is without effect", name)
+            _log.debug("%s has no effect: it tunes something that this client does not have", name)
         else:
             raise UnknownSetting(_refusal(name, kind))
     config.update(java.translate(settings))
@@ -84,27 +84,27 @@ def read(settings: Settings, kind: Kind) -> tuple[dict[str, Any], dict[str, Any]
     if level in settings:
         config["compression.level"] = settings[level]
     if "bootstrap.servers" not in config and "metadata.broker.list" not in config:
-        raise UnknownSetting("bootstrap.servers is missing: where is the cluster? HOST:PORT")
+        raise UnknownSetting("bootstrap.servers is missing: write HOST:PORT[,HOST:PORT]")
     return config, own
 
 
-def with_bootstrap(given: str | Settings) -> dict[str, Any]:
+def with_bootstrap(given: str | ClientSettings) -> dict[str, Any]:
     """Settings from an address alone, or from a mapping."""
     return {"bootstrap.servers": given} if isinstance(given, str) else dict(given)
 
 
-def settings_of(given: Mapping[str, Any], kind: Kind) -> dict[str, Any]:
-    """The settings that a client of this kind takes; UnknownSetting if neither kind knows one."""
-    other: Kind = "consumer" if kind == "producer" else "producer"
+def settings_of(given: Mapping[str, Any], kind: ClientKind) -> dict[str, Any]:
+    """The settings of this kind of client; UnknownSetting for one that neither kind has."""
+    other: ClientKind = "consumer" if kind == "producer" else "producer"
     return {name: value for name, value in given.items() if _takes(kind, name, value, other)}
 
 
 def common_settings(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings that producers, consumers and admin clients all take."""
+    """The settings that producers, consumers and admin clients have in common."""
     return settings_of(settings_of(given, "consumer"), "producer")
 
 
-def _takes(kind: Kind, name: str, value: Any, other: Kind) -> bool:
+def _takes(kind: ClientKind, name: str, value: Any, other: ClientKind) -> bool:
     try:
         read({**_ANY_ADDRESS, name: value}, kind)
     except UnknownSetting:
@@ -113,15 +113,17 @@ def _takes(kind: Kind, name: str, value: Any, other: Kind) -> bool:
     return True
 
 
-def integer(own: Settings, name: str, default: int, least: int = 0) -> int:
-    """A whole number among the settings that are taken here."""
+def integer(own: ClientSettings, name: str, default: int, least: int = 0) -> int:
+    """A whole number among the settings of this client."""
     value = own.get(name, default)
     try:
         number = int(value)
     except (TypeError, ValueError):
-        raise UnknownSetting(f"{name} {value!r} is not a whole number") from None
+        raise UnknownSetting(
+            f"{name}={value!r} is not a whole number; write {least} or more"
+        ) from None
     if number < least:
-        raise UnknownSetting(f"{name} {number} is below {least}")
+        raise UnknownSetting(f"{name}={number} is too small; write {least} or more")
     return number
 
 
@@ -130,14 +132,14 @@ def boolean(name: str, value: object) -> bool:
     words = {"true": True, "false": False}
     found = words.get(str(value).lower())
     if found is None:
-        raise UnknownSetting(f"{name} {value!r} is neither true nor false")
+        raise UnknownSetting(f"{name}={value!r} is not a boolean; write true or false")
     return found
 
 
-def _refusal(name: str, kind: Kind) -> str:
+def _refusal(name: str, kind: ClientKind) -> str:
     if name in REFUSED:
         return f"{name} cannot be used here: {REFUSED[name]}"
-    other: Kind = "consumer" if kind == "producer" else "producer"
+    other: ClientKind = "consumer" if kind == "producer" else "producer"
     if name in _known(other):
         return f"{name} is a setting of a {other}, not of a {kind}"
     near = difflib.get_close_matches(name, _known(kind), n=1, cutoff=0.5)
@@ -145,7 +147,7 @@ def _refusal(name: str, kind: Kind) -> str:
     return f"there is no setting {name} of a {kind}{hint}"
 
 
-def _known(kind: Kind) -> list[str]:
+def _known(kind: ClientKind) -> list[str]:
     producer = kind == "producer"
     names = (OWN_PRODUCER | LIBRARY_PRODUCER) if producer else (OWN_CONSUMER | LIBRARY_CONSUMER)
     return sorted({*names, *LIBRARY_BOTH, *_TRANSLATED[kind], *java.SECRETS})
@@ -159,7 +161,7 @@ def _renamed(name: str) -> Translation:
 
 
 def _socket_buffer(name: str) -> Translation:
-    # Kafka says -1 for the operating system's own size, the library 0.
+    # The operating system's own size is -1 in Kafka and 0 in librdkafka.
     return lambda value: {name: 0 if int(value) == -1 else value}
 
 
@@ -172,7 +174,7 @@ def _buffer_memory(value: Any) -> dict[str, Any]:
 
 
 def _metadata_age(value: Any) -> dict[str, Any]:
-    # The library forgets metadata by one setting and asks for it again by another.
+    # librdkafka expires metadata by one setting and refreshes it by another.
     return {"metadata.max.age.ms": value, "topic.metadata.refresh.interval.ms": value}
 
 
@@ -181,7 +183,7 @@ _ASSIGNORS = {
     "RangeAssignor": "range",
     "roundrobin": "roundrobin",
     "RoundRobinAssignor": "roundrobin",
-    # Sticky itself stops everybody at each change; its successor keeps as much and does not.
+    # Sticky stops all members at each change; its successor keeps as much without that.
     "sticky": "cooperative-sticky",
     "StickyAssignor": "cooperative-sticky",
     "cooperative-sticky": "cooperative-sticky",
@@ -196,12 +198,12 @@ def _assignors(value: Any) -> dict[str, Any]:
         short = str(name).strip().removeprefix("org.apache.kafka.clients.consumer.")
         if short not in _ASSIGNORS:
             known = "range, roundrobin, sticky, cooperative-sticky"
-            raise UnknownSetting(f"there is no assignor {short!r}; there are {known}")
+            raise UnknownSetting(f"partition.assignment.strategy={short!r} is unknown; use {known}")
         if _ASSIGNORS[short] not in found:
             found.append(_ASSIGNORS[short])
     eager = [name for name in found if name != "cooperative-sticky"]
-    # Both kinds in one list is how Kafka's groups move from one to the other: until the last member
-    # has moved, the group works by the kind that all of them know.
+    # A list with both kinds is how groups migrate: until the last member has both, the group uses
+    # the kind that all of them support.
     return {"partition.assignment.strategy": ",".join(eager or found)}
 
 
@@ -218,12 +220,12 @@ _BOTH: dict[str, Translation] = {
         "sasl.oauthbearer.assertion.jwt.template.file"
     ),
 }
-_TRANSLATED: dict[Kind, dict[str, Translation]] = {
+_TRANSLATED: dict[ClientKind, dict[str, Translation]] = {
     "producer": {
         **_BOTH,
         "buffer.memory": _buffer_memory,
         "max.request.size": _renamed("message.max.bytes"),
-        # Of the levels given, the one of the codec in use counts; `read` finds it.
+        # `read` picks the level of the codec in use.
         **{f"compression.{codec}.level": lambda _level: {} for codec in ("gzip", "lz4", "zstd")},
     },
     "consumer": {

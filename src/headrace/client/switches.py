@@ -1,4 +1,4 @@
-"""Switches and limits of topics, turned by an operator while producers run."""
+"""Switches and rate limits of topics, which an operator changes while producers run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headrace.client.admin.topics import NeededTopic, admin_client, create_topic
 from headrace.client.compacted import CompactedReader
 from headrace.client.errors import RateLimited, TopicSwitchedOff
 from headrace.client.producer import Producer
-from headrace.client.settings import Settings, with_bootstrap
+from headrace.client.settings import ClientSettings, with_bootstrap
 from headrace.closing import Closing
 
 CONTROL_TOPIC = "headrace.control"
@@ -37,10 +37,10 @@ class SwitchState:
         """From the control topic; ValueError if it is not one."""
         found = json.loads(data)
         if not isinstance(found, dict):
-            raise ValueError(f"{data!r} is not the state of a switch")
+            raise ValueError(f"{data!r} is not the state of a switch: it must be a JSON object")
         limit = found.get("limit_per_s")
         if limit is not None and not (isinstance(limit, int | float) and limit > 0):
-            raise ValueError(f"{limit!r} is not a limit")
+            raise ValueError(f"limit_per_s={limit!r} is not a number above 0")
         return cls(found.get("on") is not False, limit)
 
 
@@ -49,7 +49,7 @@ _CONTROL = NeededTopic(CONTROL_TOPIC, 1, {"cleanup.policy": "compact"})
 
 
 class Rate:
-    """Gives each record its turn; up to a second's worth may go at once after a quiet time."""
+    """Limits records a second; after a quiet time up to a second's worth may go at once."""
 
     def __init__(self, per_second: float) -> None:
         self.per_second = per_second
@@ -57,7 +57,7 @@ class Rate:
         self._due_s = float("-inf")
 
     def wait_s(self, records: int, now_s: float, most_s: float = float("inf")) -> float | None:
-        """How long these records wait for their turn; None, without a turn, if above `most_s`."""
+        """How long these records must wait; None, and nothing is counted, if above `most_s`."""
         due_s = max(self._due_s, now_s - 1.0) + records / self.per_second
         wait_s = max(0.0, due_s - now_s)
         if wait_s > most_s:
@@ -74,8 +74,8 @@ class Switches(Closing):
 
     def __init__(
         self,
-        bootstrap: str | Settings,
-        settings: Settings | None = None,
+        bootstrap: str | ClientSettings,
+        settings: ClientSettings | None = None,
         *,
         ready_s: float = READY_SECONDS,
     ) -> None:
@@ -84,19 +84,19 @@ class Switches(Closing):
         self._lock = threading.Lock()
         self._closing = threading.Event()
         self._reader = CompactedReader(bootstrap, CONTROL_TOPIC, self._changed, settings)
-        # What was switched off stays off for a producer that starts; a cluster that does not
-        # answer takes no records either.
+        # A starting producer must know what is off; a cluster that does not answer takes no
+        # records either.
         self.is_ready = self._reader.caught_up.wait(ready_s)
 
     def state(self, topic: str) -> SwitchState:
-        """The switch of a topic as it is now; on and without a limit unless somebody turned it."""
+        """The switch of a topic; on and without a limit by default."""
         return self._states.get(topic, _ON)
 
     def admit(self, topic: str, records: int = 1, most_s: float = float("inf")) -> float:
-        """Seconds to wait before sending these records, whose turn is then taken.
+        """Count these records and return how many seconds to wait before sending them.
 
-        TopicSwitchedOff if the topic is off; RateLimited, with no turn taken, if the wait would be
-        longer than `most_s`.
+        TopicSwitchedOff if the topic is off; RateLimited, and nothing is counted, if the wait would
+        be longer than `most_s`.
         """
         state = self._states.get(topic)
         if state is None:
@@ -110,13 +110,13 @@ class Switches(Closing):
             wait_s = rate.wait_s(records, time.monotonic(), most_s)
         if wait_s is None:
             raise RateLimited(
-                f"the limit of {topic}, {rate.per_second:g} records a second, is reached",
-                "max.block.ms says how long to wait for a turn",
+                f"{topic} is limited to {rate.per_second:g} records a second",
+                "send fewer, or raise max.block.ms to wait longer",
             )
         return wait_s
 
     def wait(self, topic: str, records: int, most_s: float) -> None:
-        """Wait for the turn of these records; a topic switched off meanwhile is refused."""
+        """Wait until these records may be sent; TopicSwitchedOff also if it is off afterwards."""
         wait_s = self.admit(topic, records, most_s)
         if wait_s:
             self._closing.wait(wait_s)
@@ -124,7 +124,7 @@ class Switches(Closing):
                 raise TopicSwitchedOff(topic)
 
     def close(self) -> None:
-        """Stop following; the states stay as they are."""
+        """Stop following the topic; the states stay as they are."""
         self._closing.set()
         self._reader.close()
 
@@ -147,10 +147,10 @@ class Switches(Closing):
         return dict(self._states)
 
 
-def turn(bootstrap: str | Settings, topic: str, state: SwitchState) -> None:
-    """Turn a topic's switch for all producers that follow; durable when it returns."""
+def turn(bootstrap: str | ClientSettings, topic: str, state: SwitchState) -> None:
+    """Change a topic's switch for all producers that follow it; durable when it returns."""
     given = with_bootstrap(bootstrap)
     create_topics(admin_client(given), [_CONTROL])
-    # Written twice it says the same, and an idempotent producer needs a second to begin.
+    # A duplicate does no harm, and an idempotent producer needs a second to start.
     with Producer({"enable.idempotence": False, "linger.ms": 0, **given}) as producer:
         producer.send_and_wait(CONTROL_TOPIC, state.to_json(), key=topic.encode())

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPa
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from headrace.client.admin.groups import read_committed
-from headrace.client.consumer.offsets import Offsets
+from headrace.client.consumer.offsets import OffsetReader
 from headrace.client.settings import translate
 from headrace.client.wire.cluster import ClusterClient as Brokers
 from headrace.client.wire.cluster import parse_servers
@@ -42,7 +42,7 @@ class TopicAdmin:
         self._config = translate(settings, "producer")
         self._admin = AdminClient(self._config)
         # Retries while a partition has just got a leader or a coordinator is still loading.
-        self._insist = Offsets(self._admin, REQUEST_SECONDS, settings).insist
+        self._insist = OffsetReader(self._admin, REQUEST_SECONDS, settings).insist
 
     def partitions(self, topic: str) -> int:
         """How many partitions a topic has; 0 if it does not exist."""

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from headrace.client.clock import Clock, SystemClock
-from headrace.client.settings import Kind, common_settings, settings_of
+from headrace.client.settings import ClientKind, common_settings, settings_of
 from headrace.errors import HandlerError
 from headrace.handlers.loop import LoopThread
 from headrace.telemetry.alarms import Alarms
@@ -78,7 +78,7 @@ class AppContext:
         """The client settings that every kind of client knows."""
         return common_settings(self.given)
 
-    def client_settings(self, kind: Kind) -> dict[str, Any]:
+    def client_settings(self, kind: ClientKind) -> dict[str, Any]:
         """Settings of a client, without those that only the other kind has."""
         return settings_of({"bootstrap.servers": self.bootstrap, **self.given}, kind)
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from headrace.client.retry_loop import retry
-from headrace.client.settings import Kind, settings_of, translate
+from headrace.client.settings import ClientKind, settings_of, translate
 from headrace.ledger.machine import Headers
 from headrace.ledger.topics import DEAD_LETTER_BYTES_MAX
 
@@ -286,5 +286,5 @@ def _pause_s(problem: Exception) -> float | None:
     return 0.0 if is_retriable else None
 
 
-def _of_kind(settings: Mapping[str, Any], kind: Kind) -> dict[str, Any]:
+def _of_kind(settings: Mapping[str, Any], kind: ClientKind) -> dict[str, Any]:
     return translate({"log_level": 0, **settings_of(settings, kind)}, kind)

@@ -17,7 +17,7 @@ from confluent_kafka.admin import (
 )
 
 from headrace.client.errors import TopicNotCreated
-from headrace.client.settings import Settings, translate, with_bootstrap
+from headrace.client.settings import ClientSettings, translate, with_bootstrap
 
 ADMIN_SECONDS = 30.0
 
@@ -48,7 +48,7 @@ def commands_topic(name: str, partitions: int = 1) -> NeededTopic:
     return NeededTopic(name, partitions, must={"message.timestamp.type": "LogAppendTime"})
 
 
-def admin_client(settings: str | Settings) -> AdminClient:
+def admin_client(settings: str | ClientSettings) -> AdminClient:
     """An admin client, from settings that consumers and producers share."""
     given = {"log_level": 0, **with_bootstrap(settings)}
     return AdminClient(translate(given, "producer"))

@@ -1,4 +1,4 @@
-"""The partitions that a consumer reads now: given by its group, or taken by itself."""
+"""The partitions that a consumer reads: assigned by its group, or by the caller."""
 
 from __future__ import annotations
 
@@ -13,56 +13,56 @@ from confluent_kafka import TopicPartition as LibraryPartition
 
 from headrace.client.consumer.commits import Commits, Consumed
 from headrace.client.consumer.group_start import GroupStart
-from headrace.client.consumer.offsets import Offsets
+from headrace.client.consumer.offsets import OffsetReader
 from headrace.client.consumer.start import Start
 from headrace.client.errors import CommitFailed, NoStart, WhereToStart
 from headrace.client.retry_loop import retry
 from headrace.protocol.partitions import TopicPartition
 
-# A topic taken as a whole is looked at so often for new partitions.
+# How often a topic that is read as a whole is checked for new partitions.
 WATCH_SECONDS = 5.0
 UNREADY_SECONDS = 0.01
 
-# Called with TopicPartitions; what on_assign returns (or changes) says where to begin.
+# Called with TopicPartitions; on_assign may return or change them to start elsewhere.
 OnAssign = Callable[[list[Any]], Iterable[Any] | None]
 OnRevoke = Callable[[list[Any]], object]
 # A topic as a whole, (topic, partition), (topic, partition, offset) or a TopicPartition.
-Asked = str | tuple[str, int] | tuple[str, int, int] | Any
+Assignable = str | tuple[str, int] | tuple[str, int, int] | Any
 
 _log = logging.getLogger("headrace.client")
 
 
 class Assignment:
-    """Begins partitions where they should be begun, and tells the listeners."""
+    """Starts partitions at the right offset, and calls the listeners."""
 
     def __init__(
         self,
         client: Any,
-        offsets: Offsets,
+        offsets: OffsetReader,
         commits: Commits,
         *,
-        beginnings: GroupStart | None,
+        group_start: GroupStart | None,
         start: Start | None,
         is_cooperative: bool,
         consumed: Consumed | None,
     ) -> None:
-        # The partitions, each with the offset where it was begun.
+        # The partitions, each with the offset where it was started.
         self.owned: dict[TopicPartition, int] = {}
-        # How often partitions were taken away.
+        # How often partitions were revoked.
         self.changes = 0
-        # Why the group's assignment was not taken.
+        # Why the group's assignment was not accepted.
         self.refusal: WhereToStart | None = None
         # What a listener has raised; the poll that called it raises it.
         self.failure: Exception | None = None
         self.is_closing = False
         # Whether a listener is running.
         self.is_listening = False
-        # Called with partitions that are not read any more, or from another place.
+        # Called with partitions that are no longer read, or from another offset.
         self.on_left: Callable[[list[TopicPartition]], object] = len
         self._client = client
         self._offsets = offsets
         self._commits = commits
-        self._beginnings = beginnings
+        self._group_start = group_start
         self._start = start
         self._is_cooperative = is_cooperative
         self._consumed = consumed
@@ -70,7 +70,7 @@ class Assignment:
         self._is_subscribed = False
         self._starting: dict[TopicPartition, Any] = {}
         self._paused: list[Any] = []
-        self._resting: set[TopicPartition] = set()
+        self._paused_now: set[TopicPartition] = set()
 
     def subscribe(
         self,
@@ -97,8 +97,8 @@ class Assignment:
         self._is_subscribed = True
         self._client.subscribe(topics, on_assign=assigned, on_revoke=revoked, on_lost=lost)
 
-    def assign(self, asked: Iterable[Asked]) -> None:
-        """Take partitions without a group's help; those of whole topics also when they are new."""
+    def assign(self, asked: Iterable[Assignable]) -> None:
+        """Read these partitions without a group's assignment; whole topics with new partitions."""
         starts: list[Any] = []
         places: list[TopicPartition] = []
         self._watched.clear()
@@ -112,38 +112,38 @@ class Assignment:
                     starts.append(it)
                 else:
                     places.append((it.topic, it.partition))
-        starts += self._begin(places)
+        starts += self._find_starts(places)
         self._is_subscribed = False
         self.on_left(list(self.owned))
-        self._rouse(self.owned)
+        self._unpause(self.owned)
         self._client.assign(starts)
-        self.owned = _begun(starts)
+        self.owned = _started(starts)
 
     def unassign(self) -> None:
-        """Leave the group, or let go of what was taken."""
+        """Leave the group, or release what was assigned."""
         self._watched.clear()
-        self._rouse(self.owned)
+        self._unpause(self.owned)
         self._client.unsubscribe()
         self._client.unassign()
         self.on_left(list(self.owned))
         self.owned.clear()
 
     def watch(self) -> None:
-        """Take the new partitions of topics that were taken as a whole, from their beginning."""
+        """Read new partitions of topics that are read as a whole, from their beginning."""
         for topic in self._watched:
             try:
                 count = self._offsets.partitions(topic)
                 new = [(topic, at) for at in range(count) if (topic, at) not in self.owned]
-                starts = self._begin(new, are_new=True)
+                starts = self._find_starts(new, are_new=True)
             except KafkaException as problem:
-                _log.warning("%s cannot be looked at now: %s", topic, problem)
+                _log.warning("the partitions of %s could not be checked: %s", topic, problem)
                 continue
             if starts:
                 self._client.incremental_assign(starts)
-                self.owned |= _begun(starts)
+                self.owned |= _started(starts)
 
     def seek(self, topic: str, partition: int, offset: int) -> None:
-        """Go on from another offset; inside a listener, begin there."""
+        """Continue from another offset; inside a listener, start there."""
         if self.is_listening and (topic, partition) in self._starting:
             self._starting[topic, partition].offset = offset
             return
@@ -158,7 +158,7 @@ class Assignment:
         self.on_left([(topic, partition)])
 
     def begin_again(self, topic: str, partition: int, offset: int) -> None:
-        """Read a partition from another offset after the library has given up on its own."""
+        """Read a partition from another offset after the library has given up on its offset."""
         self.on_left([(topic, partition)])
         if self._is_cooperative or not self._is_subscribed:
             self._client.incremental_unassign([LibraryPartition(topic, partition)])
@@ -173,61 +173,61 @@ class Assignment:
         self._client.assign([LibraryPartition(*place, at) for place, at in begin.items()])
 
     def pause(self, partitions: list[Any]) -> None:
-        """Read nothing from these; inside a listener, from when they are begun."""
+        """Read nothing from these; inside a listener, from their start on."""
         if self.is_listening:
             self._paused += partitions
         else:
-            self._rest(partitions)
+            self._pause(partitions)
 
     def resume(self, partitions: list[Any]) -> None:
         """Read from these again."""
-        self._resting.difference_update((it.topic, it.partition) for it in partitions)
+        self._paused_now.difference_update((it.topic, it.partition) for it in partitions)
         self._client.resume(partitions)
 
     @contextmanager
     def _keep_failure(self) -> Iterator[None]:
-        # Raised through the library, an error would take the records along that it has in hand.
+        # Raised through the library, an error would lose the records that it has read.
         try:
             yield
         except Exception as problem:
             self.failure = problem
 
-    def _begin(self, places: list[TopicPartition], are_new: bool = False) -> list[Any]:
-        """Where to begin in partitions taken without a group's help."""
+    def _find_starts(self, places: list[TopicPartition], are_new: bool = False) -> list[Any]:
+        """Where to start in partitions that no group has assigned."""
         if not places:
             return []
-        if self._beginnings is not None:
-            starts, new = self._beginnings.find(places)
-            self._write_down(new)
+        if self._group_start is not None:
+            starts, new = self._group_start.find(places)
+            self._commit_start(new)
             return starts
         if are_new:
             offsets = dict.fromkeys(places, OFFSET_BEGINNING)
         elif self._start is None:
             raise NoStart(
-                "nothing says where to begin: there is no group, and auto.offset.reset is none",
-                'start="earliest" or start="latest"',
+                "there is no start: the consumer has no group, and auto.offset.reset is none",
+                'write start="earliest" or start="latest"',
             )
         else:
             offsets = self._offsets.at(places, self._start, time.time_ns() // 1_000_000)
         return [LibraryPartition(*place, offset) for place, offset in offsets.items()]
 
     def _assigned(self, partitions: list[Any], listener: OnAssign | None) -> None:
-        assert self._beginnings is not None
+        assert self._group_start is not None
         assign = self._client.incremental_assign if self._is_cooperative else self._client.assign
         if self.is_closing:
-            # It comes too late: the group is being left, and its coordinator not asked any more.
+            # Too late: the group is being left, and its coordinator is no longer asked.
             assign([])
             return
         try:
             places = [(it.topic, it.partition) for it in partitions]
-            starts, new = self._beginnings.find(places)
+            starts, new = self._group_start.find(places)
         except BaseException as problem:
-            # Left alone, the library would begin at a place of its own choice.
+            # Without an assignment the library would choose an offset itself.
             assign([])
             if isinstance(problem, WhereToStart):
                 self.refusal = problem
             raise
-        self._write_down(new)
+        self._commit_start(new)
         self._starting = {(it.topic, it.partition): it for it in starts}
         try:
             if listener is not None:
@@ -239,10 +239,10 @@ class Assignment:
             starts = list(self._starting.values())
             self._starting = {}
             assign(starts)
-            self.owned = (self.owned if self._is_cooperative else {}) | _begun(starts)
+            self.owned = (self.owned if self._is_cooperative else {}) | _started(starts)
         if self._paused:
             paused, self._paused = self._paused, []
-            self._rest(paused)
+            self._pause(paused)
 
     def _leave(self, partitions: list[Any], listener: OnRevoke | None, *, is_lost: bool) -> None:
         places = [(it.topic, it.partition) for it in partitions]
@@ -252,7 +252,7 @@ class Assignment:
                 listener(partitions)
         finally:
             self.is_listening = False
-            self._rouse(places)
+            self._unpause(places)
             for place in places:
                 self.owned.pop(place, None)
             self.changes += 1
@@ -262,18 +262,18 @@ class Assignment:
                     self._commit_last(done)
             self.on_left(places)
 
-    def _rest(self, partitions: list[Any]) -> None:
-        self._resting.update((it.topic, it.partition) for it in partitions)
+    def _pause(self, partitions: list[Any]) -> None:
+        self._paused_now.update((it.topic, it.partition) for it in partitions)
         self._client.pause(partitions)
 
-    def _rouse(self, places: Iterable[TopicPartition]) -> None:
-        """Let partitions go unpaused: the library would not read them if they came again."""
-        resting = [LibraryPartition(*place) for place in places if place in self._resting]
+    def _unpause(self, places: Iterable[TopicPartition]) -> None:
+        """Release partitions unpaused: the library would not read them when they come back."""
+        resting = [LibraryPartition(*place) for place in places if place in self._paused_now]
         if resting:
             self.resume(resting)
 
     def commit_done(self) -> None:
-        """Commit all that the caller has been given, and wait for it."""
+        """Commit all that the caller has been given, and wait."""
         if self._consumed is not None:
             self._commit_last(self._consumed.take())
 
@@ -283,8 +283,8 @@ class Assignment:
         except CommitFailed as problem:
             _log.warning("%s", problem)
 
-    def _write_down(self, new: list[Any]) -> None:
-        """Commit where the group begins; if that fails, the next member to get them does it."""
+    def _commit_start(self, new: list[Any]) -> None:
+        """Commit where the group starts; if that fails, the next member to get them does it."""
         if not new:
             return
         try:
@@ -299,5 +299,5 @@ def _unready_pause_s(problem: Exception) -> float | None:
     return UNREADY_SECONDS if is_unready else None
 
 
-def _begun(starts: Iterable[Any]) -> dict[TopicPartition, int]:
+def _started(starts: Iterable[Any]) -> dict[TopicPartition, int]:
     return {(it.topic, it.partition): it.offset for it in starts}

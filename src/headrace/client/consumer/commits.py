@@ -1,4 +1,4 @@
-"""Commits of a consumer: waited for, called back, or made now and then by themselves."""
+"""Commits of a consumer: synchronous, asynchronous, and automatic."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as LibraryPartition
 
-from headrace.client.consumer.offsets import Offsets, Places, to_partitions
+from headrace.client.consumer.offsets import OffsetReader, PartitionOffsets, to_partitions
 from headrace.client.errors import CommitFailed
 from headrace.client.interceptors import Chain
 from headrace.protocol.partitions import TopicPartition
@@ -30,28 +30,28 @@ _FENCED = (
 
 
 class Commits:
-    """Sends commits with the group's marks, and gives each callback its own answer."""
+    """Sends commits with the group's marks, and calls each callback with its own answer."""
 
     def __init__(self, chain: Chain) -> None:
         self._client: Any = None
-        self._offsets: Offsets | None = None
+        self._offsets: OffsetReader | None = None
         self._marks: Mapping[str, str] = {}
         self._chain = chain
         self._is_leaving = False
         # Why the coordinator cannot be reached, once the consumer leaves.
         self._gone: Any = None
-        # Where messages of several records begin that are not whole: nothing beyond is committed.
+        # First offsets of large messages that are incomplete: nothing after them is committed.
         self.floors: Callable[[], Mapping[TopicPartition, int]] = dict
         self._waiting: deque[tuple[list[tuple[str, int, int]], OnCommit | None]] = deque()
 
-    def connect(self, client: Any, offsets: Offsets, marks: Mapping[str, str]) -> None:
-        """Use this client, which had to know `answered` before it was made."""
+    def connect(self, client: Any, offsets: OffsetReader, marks: Mapping[str, str]) -> None:
+        """Use this client, which is created after this object, since it calls `answered`."""
         self._client = client
         self._offsets = offsets
         self._marks = marks
 
     def leave(self, place: TopicPartition, timeout_s: float) -> None:
-        """Give up early from here on, and at once if the coordinator is gone."""
+        """From now on, give up early, and at once if the coordinator is gone."""
         assert self._offsets is not None
         self._is_leaving = True
         self._offsets.timeout_s = min(self._offsets.timeout_s, timeout_s)
@@ -60,8 +60,8 @@ class Commits:
         except KafkaException as problem:
             self._gone = problem.args[0]
 
-    def sync(self, places: Places) -> None:
-        """Commit and wait; CommitFailed if the brokers refuse it for good."""
+    def sync(self, places: PartitionOffsets) -> None:
+        """Commit and wait; CommitFailed if the refusal is lasting."""
         asked = self._asked(places)
         if not asked:
             return
@@ -74,7 +74,7 @@ class Commits:
         def commit() -> list[Any]:
             nonlocal is_first
             if not is_first and not self._is_leaving:
-                # The library waits long for a coordinator that is gone, but not with a question.
+                # The library waits long to commit to a coordinator that is gone, but not to fetch.
                 offsets.committed([(asked[0].topic, asked[0].partition)])
             is_first = False
             done: list[Any] = self._client.commit(offsets=asked, asynchronous=False)
@@ -89,7 +89,7 @@ class Commits:
             raise _failed(refusal.args[0], asked) from None
         self._chain.tell("on_commit", done)
 
-    def later(self, places: Places, callback: OnCommit | None = None) -> None:
+    def later(self, places: PartitionOffsets, callback: OnCommit | None = None) -> None:
         """Commit without waiting; the callback is called from a later poll."""
         asked = self._asked(places)
         if not asked:
@@ -102,7 +102,7 @@ class Commits:
             raise
 
     def answered(self, error: Any, partitions: list[Any]) -> None:
-        """Called by the library from within a poll, once for each commit that nobody waits for."""
+        """Called by the library from within a poll, once for each asynchronous commit."""
         callback = self._take(_key(partitions))
         refused = [place.error for place in partitions if place.error is not None]
         error = error or (refused[0] if refused else None)
@@ -117,7 +117,7 @@ class Commits:
         elif failure is not None:
             _log.warning("%s", failure)
 
-    def _asked(self, places: Places) -> list[Any]:
+    def _asked(self, places: PartitionOffsets) -> list[Any]:
         asked = to_partitions(places, self._marks)
         floors = self.floors()
         for it in asked if floors else ():
@@ -125,7 +125,7 @@ class Commits:
         return asked
 
     def _take(self, key: list[tuple[str, int, int]]) -> OnCommit | None:
-        # Answers mostly come in order; one that was sent again may come late.
+        # Answers mostly come in order; that of a retried commit may come late.
         for at, (asked, callback) in enumerate(self._waiting):
             if asked == key:
                 del self._waiting[at]
@@ -134,14 +134,14 @@ class Commits:
 
 
 class Consumed:
-    """How far the caller has got, by what earlier polls have returned."""
+    """The offsets that the caller has processed, by what earlier polls have returned."""
 
     def __init__(self) -> None:
         self._done: dict[TopicPartition, int] = {}
         self._last: list[Any] = []
 
     def returned(self, records: list[Any]) -> None:
-        """These are being returned now; they count as done at the next poll."""
+        """These are returned now; they count as done at the next poll."""
         self._last = records
 
     def advance(self) -> None:
@@ -152,7 +152,7 @@ class Consumed:
         self._last = []
 
     def take(self, places: Iterable[TopicPartition] | None = None) -> dict[TopicPartition, int]:
-        """What is done and was not taken yet: all of it, or in these partitions."""
+        """What is done and not taken yet: all of it, or in these partitions."""
         if places is None:
             taken, self._done = self._done, {}
             return taken
@@ -164,7 +164,7 @@ class Consumed:
             self._done.setdefault((it.topic, it.partition), it.offset)
 
     def move(self, place: TopicPartition, offset: int) -> None:
-        """The caller goes on from another place."""
+        """The caller continues from another offset."""
         self.advance()
         self._done[place] = offset
 
@@ -177,5 +177,5 @@ def _failed(error: Any, partitions: Iterable[LibraryPartition]) -> CommitFailed:
     names = ", ".join(f"{place.topic}/{place.partition}" for place in partitions)
     hint = ""
     if error.code() in _FENCED:
-        hint = "the partitions were given to another member; it repeats what was not committed"
+        hint = "another member owns the partitions now and repeats what was not committed"
     return CommitFailed(f"offsets of {names} were not committed: {error.str()}", hint, error)

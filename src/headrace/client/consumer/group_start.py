@@ -1,13 +1,13 @@
-"""Where a group begins in its partitions, so that nothing is lost or replayed by accident.
+"""Where a group starts in its partitions, so that nothing is lost or replayed by accident.
 
-A consumer that starts at the end loses what was written to a new partition before it heard of it,
-and a partition that changes hands before its first commit would be begun a second time. So the
+A consumer that starts at the end loses what was written to a new partition before it noticed it,
+and a partition that changes hands before its first commit would be started a second time. So the
 first commit of a group in a topic, made as soon as partitions are assigned, carries a mark: when
 the group began there, how many partitions there were, and where each ended. Every later commit
 repeats it. A partition without a commit is then known to be newer than the group (read from its
 beginning) or older (read from where it ended when the group began).
 
-Members that begin at the same time may each write a mark, and any of them will do: a member reads
+Members that start at the same time may each write a mark, and any of them will do: a member reads
 the ends before the commits, and writes a mark only if it found no commit. So the ends of every mark
 are from before the first commit of the group, and nothing written since then is skipped.
 """
@@ -26,14 +26,14 @@ from typing import Any
 from confluent_kafka import OFFSET_BEGINNING
 from confluent_kafka import TopicPartition as LibraryPartition
 
-from headrace.client.consumer.offsets import Offsets
+from headrace.client.consumer.offsets import OffsetReader
 from headrace.client.consumer.start import LATEST, Start
 from headrace.client.errors import NoStart, UnknownGroupHistory
 from headrace.protocol.partitions import TopicPartition
 
 _MARK = re.compile(r"headrace began_ms=(\d+) partitions=(\d+)(?: ends=([\d,]*))?")
 # A mark is stored with every commit, and brokers take 4,096 characters. One that is longer goes
-# without the ends; partitions are then begun by time.
+# without the ends; partitions are then started by time.
 MARK_CHARS_MAX = 1_000
 _UNKNOWN = -1
 
@@ -41,7 +41,7 @@ _log = logging.getLogger("headrace.client")
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class GroupMark:
     """When a group began in a topic, how many partitions it had then, and where each ended."""
 
     began_ms: int
@@ -61,10 +61,10 @@ class Mark:
         return whole if ends and len(whole) <= MARK_CHARS_MAX else text
 
 
-def find_mark(metadata: Iterable[str | None]) -> Mark | None:
+def find_mark(metadata: Iterable[str | None]) -> GroupMark | None:
     """The mark of a group in a topic, from the metadata of its commits; the oldest of several."""
     found = [_MARK.fullmatch(text) for text in set(metadata) if text]
-    marks = [Mark(int(it[1]), int(it[2]), _ends(it[3])) for it in found if it]
+    marks = [GroupMark(int(it[1]), int(it[2]), _ends(it[3])) for it in found if it]
     return min(marks, key=lambda mark: mark.began_ms, default=None)
 
 
@@ -74,29 +74,29 @@ def _ends(text: str | None) -> tuple[int, ...]:
     return tuple(int(end) if end else _UNKNOWN for end in text.split(","))
 
 
-class Begin(Enum):
-    """How a partition is begun."""
+class StartRule(Enum):
+    """How a partition is started."""
 
     COMMITTED = auto()  # where the group was
-    START = auto()  # where the consumer was told to: the group is new to the topic
+    START = auto()  # at the configured start: the group is new to the topic
     OLDEST = auto()  # at its oldest record: the partition is newer than the group
     SINCE = auto()  # where it ended when the group began: it was there, but was never reached
-    UNCLEAR = auto()  # nobody wrote down which of the two is older
+    UNCLEAR = auto()  # no mark shows which of the two is older
 
 
-def decide(partition: int, committed: Mapping[int, int], mark: Mark | None) -> Begin:
-    """How to begin a partition, given the group's commits in all partitions of the topic."""
+def decide(partition: int, committed: Mapping[int, int], mark: GroupMark | None) -> StartRule:
+    """How to start a partition, given the group's commits in all partitions of the topic."""
     if partition in committed:
-        return Begin.COMMITTED
+        return StartRule.COMMITTED
     if not committed:
-        return Begin.START
+        return StartRule.START
     if mark is None:
-        return Begin.UNCLEAR
-    return Begin.OLDEST if partition >= mark.partitions else Begin.SINCE
+        return StartRule.UNCLEAR
+    return StartRule.OLDEST if partition >= mark.partitions else StartRule.SINCE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class HistoryLimits:
     """What counts as a long history; -1 is no limit."""
 
     age_ms: int
@@ -104,16 +104,16 @@ class Limits:
 
 
 class GroupStart:
-    """Finds the starting offsets of assigned partitions, and writes down the group's beginning."""
+    """Finds the starting offsets of assigned partitions, and marks when the group began."""
 
     def __init__(
         self,
-        offsets: Offsets,
+        offsets: OffsetReader,
         group: str,
         *,
         start: Start | None,
         reset: Start | None,
-        limits: Limits,
+        limits: HistoryLimits,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
         # By topic: what every commit of the group carries.
@@ -121,17 +121,17 @@ class GroupStart:
         self._offsets = offsets
         self._group = group
         self._is_start_given = start is not None
-        # Where to begin in a partition that the group has never read.
+        # Where to start in a partition that the group has never read.
         self._start = start if start is not None else reset
         self._limits = limits
         self._now_ms = now_ms
         # By topic: when this member began, should the group turn out to be new there.
-        self._own_marks: dict[str, Mark] = {}
+        self._own_marks: dict[str, GroupMark] = {}
 
     def find(self, places: Iterable[TopicPartition]) -> tuple[list[Any], list[Any]]:
-        """TopicPartitions to begin with, and those of them to commit at once.
+        """TopicPartitions with their starting offsets, and those of them to commit at once.
 
-        UnknownGroupHistory or NoStart if the group has to say first where it wants to begin.
+        UnknownGroupHistory or NoStart if the group must be given a start first.
         """
         by_topic: dict[str, list[Any]] = {}
         for found in self._offsets.committed(places):
@@ -153,7 +153,7 @@ class GroupStart:
     def _begin(
         self, topic: str, partitions: list[int], are_all_committed: bool
     ) -> list[tuple[int, int, bool]]:
-        """Number, offset and whether to commit it, for partitions not all of them known."""
+        """Number, offset and whether to commit it, of partitions that are not all committed."""
         known = self._offsets.partitions_apart(topic)
         count = max(known, *(number + 1 for number in partitions))
         own = self._own_mark(topic, count, partitions, needs_ends=not are_all_committed)
@@ -161,24 +161,26 @@ class GroupStart:
         committed = {place.partition: place.offset for place in found if place.offset >= 0}
         mark = find_mark(place.metadata for place in found)
         ways = {number: decide(number, committed, mark) for number in partitions}
-        if Begin.START in ways.values() and not self._is_start_given:
+        if StartRule.START in ways.values() and not self._is_start_given:
             self._check_history(topic, count, own.began_ms)
         starts = {**committed}
-        for way in Begin:
+        for way in StartRule:
             numbers = [number for number in partitions if ways[number] is way]
-            if numbers and way is not Begin.COMMITTED:
-                offsets = self._find(way, topic, numbers, own if way is Begin.START else mark)
+            if numbers and way is not StartRule.COMMITTED:
+                offsets = self._find(way, topic, numbers, own if way is StartRule.START else mark)
                 starts.update((number, offset) for (_, number), offset in offsets.items())
         self.marks[topic] = str(mark or own)
-        # A partition that is newer than the group needs no commit: its number always says so.
-        noted = (Begin.COMMITTED, Begin.OLDEST)
+        # A partition that is newer than the group needs no commit: its number shows it.
+        noted = (StartRule.COMMITTED, StartRule.OLDEST)
         return [(number, starts[number], ways[number] not in noted) for number in partitions]
 
-    def _own_mark(self, topic: str, count: int, partitions: list[int], *, needs_ends: bool) -> Mark:
+    def _own_mark(
+        self, topic: str, count: int, partitions: list[int], *, needs_ends: bool
+    ) -> GroupMark:
         """When this member began in a topic, kept in case its first commit fails."""
         own = self._own_marks.get(topic)
         if own is None and not needs_ends:
-            return Mark(self._now_ms(), count)
+            return GroupMark(self._now_ms(), count)
         if own is None:
             began_ms = self._now_ms()
             ends: dict[TopicPartition, int] = {}
@@ -187,30 +189,30 @@ class GroupStart:
                 others = [(topic, number) for number in range(count) if number not in partitions]
                 ends = self._offsets.ends(mine) | self._offsets.ends_of_available(others)
             row = tuple(ends.get((topic, number), _UNKNOWN) for number in range(count))
-            own = self._own_marks[topic] = Mark(began_ms, count, row if ends else ())
+            own = self._own_marks[topic] = GroupMark(began_ms, count, row if ends else ())
         return own
 
     def _find(
-        self, way: Begin, topic: str, numbers: list[int], mark: Mark | None
+        self, way: StartRule, topic: str, numbers: list[int], mark: GroupMark | None
     ) -> dict[TopicPartition, int]:
         offsets = self._offsets
         places = [(topic, number) for number in numbers]
-        if way is Begin.OLDEST:
-            # Left to the library: it may have heard of the partition, but not yet who leads it.
+        if way is StartRule.OLDEST:
+            # Left to the library, which may not know the leader of a new partition yet.
             return dict.fromkeys(places, OFFSET_BEGINNING)
         start = self._start
         if start is None:
             raise NoStart(
                 f"group {self._group!r} has no offset in {_names(places)}, and auto.offset.reset "
                 "is none",
-                'headrace group seek sets one, or say start="earliest" or start="latest"',
+                'write start="earliest" or start="latest", or use headrace group seek',
             )
         if start == LATEST:
             return self._unless_long(places) if mark is None else self._since(places, mark)
         return offsets.at(places, start, self._now_ms() if mark is None else mark.began_ms)
 
-    def _since(self, places: list[TopicPartition], mark: Mark) -> dict[TopicPartition, int]:
-        """Where partitions ended at a mark; one that is newer begins with its oldest record."""
+    def _since(self, places: list[TopicPartition], mark: GroupMark) -> dict[TopicPartition, int]:
+        """Where partitions ended at a mark; a newer one starts with its oldest record."""
         starts: dict[TopicPartition, int] = {}
         by_time = []
         for place in places:
@@ -224,7 +226,7 @@ class GroupStart:
         return starts | self._offsets.since(by_time, mark.began_ms)
 
     def _unless_long(self, places: list[TopicPartition]) -> dict[TopicPartition, int]:
-        """The oldest record of a partition with a short history, else its end."""
+        """The oldest offset of partitions with a short history, the end of others."""
         now_ms = self._now_ms()
         oldest, ends = self._offsets.oldest(places), self._offsets.ends(places)
         old = self._older(oldest, ends, now_ms)
@@ -232,15 +234,15 @@ class GroupStart:
             length = ends[place] - oldest[place]
             if place in old or 0 <= self._limits.records < length:
                 _log.warning(
-                    "%s/%s has %s records and no commit of group %s, which nothing tells to be "
-                    "older or newer: it is begun at its end",
+                    "%s/%s has %s records and no commit of group %s, and no mark shows which is "
+                    "older: it is read from its end",
                     *place, length, self._group,
                 )  # fmt: skip
                 oldest[place] = ends[place]
         return oldest
 
     def _check_history(self, topic: str, count: int, now_ms: int) -> None:
-        """Refuse a group that is new to a topic with a long history."""
+        """UnknownGroupHistory for a group that is new to a topic with a long history."""
         limits = self._limits
         places = [(topic, number) for number in range(count)]
         oldest, ends = self._offsets.oldest(places), self._offsets.ends(places)
@@ -253,7 +255,7 @@ class GroupStart:
     def _older(
         self, oldest: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], now_ms: int
     ) -> set[TopicPartition]:
-        """Those with records from before the limit."""
+        """The partitions with records that are older than the limit."""
         filled = [place for place in oldest if ends[place] > oldest[place]]
         if self._limits.age_ms < 0 or not filled:
             return set()

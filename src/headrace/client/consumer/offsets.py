@@ -1,4 +1,4 @@
-"""Offsets of many partitions: the oldest, the end, those since a time, and the committed ones."""
+"""Offsets of many partitions: the oldest, the end, those since a time, the committed ones."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LATEST, _EARLIEST = -1, -2
 T = TypeVar("T")
 
 # {("orders", 0): 42}, or the library's TopicPartitions with their offsets.
-Places = Mapping[TopicPartition, int] | Iterable[Any]
+PartitionOffsets = Mapping[TopicPartition, int] | Iterable[Any]
 
 _PASSING = (
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
@@ -35,13 +35,13 @@ _PASSING = (
     KafkaError._TRANSPORT,
     KafkaError._TIMED_OUT,
     KafkaError._TIMED_OUT_QUEUE,
-    # A member hears of a partition from its group before it has asked who leads it.
+    # A member may be assigned a partition before it knows the leader.
     KafkaError._UNKNOWN_PARTITION,
 )
 
 
-class Offsets:
-    """Asks for the offsets of many partitions at once, and again while a refusal is passing."""
+class OffsetReader:
+    """Asks for the offsets of many partitions at once, again while a refusal is passing."""
 
     def __init__(self, client: Any, timeout_s: float, config: Mapping[str, Any]) -> None:
         self._client = client
@@ -53,7 +53,7 @@ class Offsets:
         return self._list(places, _EARLIEST)
 
     def ends(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offset after the last record of each that may be read."""
+        """The offset after the last readable record of each."""
         return self._list(places, _LATEST)
 
     def ends_of_available(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
@@ -68,7 +68,7 @@ class Offsets:
         return {(it.topic, it.partition): it.offset for it in found if it.error is None}
 
     def since(self, places: Iterable[TopicPartition], time_ms: int) -> dict[TopicPartition, int]:
-        """The first offset of each with a record since the time; the end if there is none."""
+        """The first offset of each at that time or later; the end where every record is older."""
         asked = list(places)
         ends = self.ends(asked)
         found = self._list(asked, max(0, time_ms))
@@ -77,7 +77,7 @@ class Offsets:
     def at(
         self, places: Iterable[TopicPartition], start: Start, now_ms: int
     ) -> dict[TopicPartition, int]:
-        """Where a beginning is in each."""
+        """The offset of a start in each."""
         if start.kind == "earliest":
             return self.oldest(places)
         if start.kind == "latest":
@@ -85,21 +85,21 @@ class Offsets:
         return self.since(places, start.since_ms(now_ms))
 
     def committed(self, places: Iterable[TopicPartition]) -> list[Any]:
-        """TopicPartitions with what the group has committed: offset and metadata."""
+        """TopicPartitions with the committed offset and metadata of the group."""
         asked = [LibraryPartition(*place) for place in places]
         if not asked:
             return []
         return self.insist(lambda: self._client.committed(asked, timeout=self.timeout_s))
 
     def partitions(self, topic: str) -> int:
-        """How many partitions a topic has; 0 if it is not there. Not for callbacks."""
+        """How many partitions a topic has, 0 if it does not exist; not for callbacks."""
         return self._count(self._client, topic)
 
     def partitions_apart(self, topic: str) -> int:
-        """The same on a connection of its own, for callbacks of the consumer.
+        """The same on a separate connection, for callbacks of the consumer.
 
-        The consumer itself would forget on whose behalf it polls, and the next callback of the
-        same poll would abort the process.
+        librdkafka's consumer would lose the context of the current poll, and the next callback of
+        that poll would abort the process.
         """
         config = {name: value for name, value in self._config.items() if name in LIBRARY_BOTH}
         return self._count(AdminClient(config), topic)
@@ -109,7 +109,7 @@ class Offsets:
         return len(found.topics[topic].partitions)
 
     def insist(self, ask: Callable[[], T]) -> T:
-        """Ask again while the refusal is passing and there is time."""
+        """Ask again while the refusal is passing and time is left."""
         return retry(ask, _pause_s, timeout_s=self.timeout_s)
 
     def _list(self, places: Iterable[TopicPartition], time_ms: int) -> dict[TopicPartition, int]:
@@ -134,8 +134,8 @@ def _pause_s(problem: Exception) -> float | None:
     return PAUSE_SECONDS if error.code() in _PASSING or error.retriable() else None
 
 
-def to_partitions(places: Places, marks: Mapping[str, str] | None = None) -> list[Any]:
-    """TopicPartitions with offsets; a topic's mark is the metadata of those that have none."""
+def to_partitions(places: PartitionOffsets, marks: Mapping[str, str] | None = None) -> list[Any]:
+    """TopicPartitions with offsets; a topic's mark is the metadata of those without any."""
     marks = marks or {}
     if isinstance(places, Mapping):
         return [

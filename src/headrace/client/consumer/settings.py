@@ -1,4 +1,4 @@
-"""What a consumer is told by its settings: for the library below, and for itself."""
+"""The settings of a consumer: those for librdkafka, and its own."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from headrace.client.consumer.group_start import Limits
+from headrace.client.consumer.group_start import HistoryLimits
 from headrace.client.consumer.start import Start, parse_reset, parse_start
-from headrace.client.settings import Settings, boolean, integer, read
+from headrace.client.settings import ClientSettings, boolean, integer, read
 
 # Kafka's defaults.
 AUTO_COMMIT_INTERVAL_MS = 5_000
 API_TIMEOUT_MS = 60_000
 POLL_RECORDS_MAX = 500
-# A group that is new to a topic with a longer history has to say where to start.
+# A group that is new to a topic with a longer history must be given a start.
 HISTORY_MS = 86_400_000
 HISTORY_RECORDS = 1_000_000
-# What the library is told when there is no group; nothing is joined or committed by that name.
+# The library needs a group id; without a group nothing is joined or committed.
 NO_GROUP = "headrace-standalone"
 INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state")
 DEFAULTS = {"exclude.internal.topics": True}
@@ -27,14 +27,14 @@ DEFAULTS = {"exclude.internal.topics": True}
 class ConsumerSettings:
     """The settings of one consumer, read and checked."""
 
-    # For the library below.
+    # For librdkafka.
     config: dict[str, Any]
     # As given, for deserialisers and interceptors.
-    own: Settings
+    own: ClientSettings
     group: str | None
     start: Start | None
     reset: Start | None
-    limits: Limits
+    limits: HistoryLimits
     auto_commits: bool
     commit_interval_s: float
     api_timeout_s: float
@@ -48,7 +48,7 @@ class ConsumerSettings:
 
 
 def read_settings(
-    given: Settings, group: str | None, start: str | datetime | timedelta | None
+    given: ClientSettings, group: str | None, start: str | datetime | timedelta | None
 ) -> ConsumerSettings:
     """Read settings by Kafka's names; UnknownSetting for a wrong one."""
     config, own = read({**DEFAULTS, **given}, "consumer")
@@ -60,7 +60,7 @@ def read_settings(
         config={
             **config,
             "group.id": group or NO_GROUP,
-            # Positions are committed when the caller polls again, not when it was handed them.
+            # Offsets are committed when the caller polls again, not when it gets the records.
             "enable.auto.commit": False,
             "enable.auto.offset.store": False,
             "auto.offset.reset": _library_reset(reset),
@@ -69,11 +69,11 @@ def read_settings(
         group=group,
         start=None if start is None else parse_start(start),
         reset=reset,
-        limits=Limits(
+        limits=HistoryLimits(
             age_ms=integer(own, "headrace.history.ms", HISTORY_MS, -1),
             records=integer(own, "headrace.history.records", HISTORY_RECORDS, -1),
         ),
-        # Without a group there is nobody to commit for.
+        # Without a group there is nothing to commit.
         auto_commits=wants_commits and group is not None,
         commit_interval_s=interval_ms / 1000,
         api_timeout_s=integer(own, "default.api.timeout.ms", API_TIMEOUT_MS, 1) / 1000,
@@ -84,5 +84,5 @@ def read_settings(
 
 
 def _library_reset(reset: Start | None) -> str:
-    # What the library cannot do comes back as an error and is done by the consumer.
+    # What the library cannot do comes back as an error, and the consumer does it.
     return reset.kind if reset is not None and reset.kind in ("earliest", "latest") else "error"

@@ -1,4 +1,4 @@
-"""Where to begin in a partition: the oldest record, the end, or a point in time."""
+"""Where to start in a partition: the oldest record, the end, or a point in time."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _ISO_DURATION = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A beginning: the oldest record, the end, or the first record since a time."""
+    """A start: the oldest record, the end, or the first record since a time."""
 
     kind: Literal["earliest", "latest", "ago", "at"]
     ms: int = 0
 
     def since_ms(self, now_ms: int) -> int:
-        """The time it stands for; only of those that stand for one."""
+        """The time that it stands for; only for `ago` and `at`."""
         return now_ms - self.ms if self.kind == "ago" else self.ms
 
 
@@ -46,8 +46,8 @@ def parse_start(given: str | datetime | timedelta) -> Start:
         at_ms = parse_time_ms(given)
         if at_ms is None:
             raise UnknownSetting(
-                f"start {given!r} is neither earliest, latest, a duration before now such as 2h, "
-                "nor a time such as 2026-01-31T08:00Z"
+                f"start {given!r} is unknown: use earliest, latest, a duration before now such as "
+                "2h, or a time such as 2026-01-31T08:00Z"
             )
         return Start("at", at_ms)
     return Start("at", to_ms(given))
@@ -65,7 +65,7 @@ def parse_reset(given: str) -> Start | None:
     kind, colon, duration = given.partition(":")
     if kind != "by_duration" or not colon:
         raise UnknownSetting(
-            f"auto.offset.reset {given!r} is none of earliest, latest, none, by_duration:PT2H"
+            f"auto.offset.reset {given!r} is not earliest, latest, none or by_duration:PT2H"
         )
     return Start(
         "ago", duration_ms(duration) if is_duration(duration) else iso_duration_ms(duration)
@@ -76,6 +76,6 @@ def iso_duration_ms(text: str) -> int:
     """Milliseconds of a duration as ISO 8601 and Java write it: P1DT2H30M."""
     found = _ISO_DURATION.fullmatch(text)
     if not found or not any(found.groups()):
-        raise UnknownSetting(f"{text!r} is not a duration: P1DT2H30M, PT15M, 2h")
+        raise UnknownSetting(f"{text!r} is not a duration: write 2h, PT15M or P1DT2H30M")
     days, hours, minutes, seconds = (float(part or 0) for part in found.groups())
     return round((((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000)

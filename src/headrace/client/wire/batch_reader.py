@@ -210,7 +210,7 @@ class BatchReader(Closing):
         time.sleep(PAUSE_SECONDS)
 
     def close(self) -> None:
-        """Close the connection; a later fetch opens another."""
+        """Close the connection; the next fetch opens another one."""
         if self._wire is not None:
             self._wire.close()
         self._wire = None

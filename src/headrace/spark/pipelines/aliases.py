@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.client.admin.topics import NeededTopic, admin_client, make_topics
 from headrace.client.compacted import CompactedReader
 from headrace.client.producer import Producer
-from headrace.client.settings import Settings, with_bootstrap
+from headrace.client.settings import ClientSettings, with_bootstrap
 from headrace.spark.errors import PipelineError
 from headrace.spark.pipelines.hadoop_files import HadoopFiles, is_remote, opened_files
 from headrace.spark.pipelines.sinks import LIVE_FOLDER, Folder, Sink, Table, Topic
@@ -33,7 +33,7 @@ READ_SECONDS = 30.0
 POINTER_FILE = "_live.json"
 
 
-def live_topic(bootstrap: str | Settings, name: str) -> str:
+def live_topic(bootstrap: str | ClientSettings, name: str) -> str:
     """The topic of the live version, which readers of a pipeline's output subscribe to."""
     found = _read_alias(bootstrap, name)
     return name if found is None else str(found["topic"])
@@ -55,7 +55,7 @@ def live_folder(spark: SparkSession, path: str) -> str:
     return sink.output(version)
 
 
-def live_version(bootstrap: str | Settings, sink: Sink) -> int | None:
+def live_version(bootstrap: str | ClientSettings, sink: Sink) -> int | None:
     """The version that readers of a sink see; None if none is live."""
     if isinstance(sink, Topic):
         found = _read_alias(bootstrap, sink.name)
@@ -69,7 +69,7 @@ def live_version(bootstrap: str | Settings, sink: Sink) -> int | None:
         return _pointer_version(files, sink)
 
 
-def make_live(bootstrap: str | Settings, sink: Sink, version: int) -> None:
+def make_live(bootstrap: str | ClientSettings, sink: Sink, version: int) -> None:
     """Make a version live for readers; durable when it returns."""
     if isinstance(sink, Topic):
         _write_alias(bootstrap, sink, version)
@@ -84,7 +84,7 @@ def make_live(bootstrap: str | Settings, sink: Sink, version: int) -> None:
         _change_link(sink, version)
 
 
-def _read_alias(bootstrap: str | Settings, name: str) -> dict[str, Any] | None:
+def _read_alias(bootstrap: str | ClientSettings, name: str) -> dict[str, Any] | None:
     found: dict[bytes, bytes | None] = {}
     with CompactedReader(bootstrap, TOPIC, found.__setitem__) as reader:
         if not reader.caught_up.wait(READ_SECONDS):
@@ -98,7 +98,7 @@ def _read_alias(bootstrap: str | Settings, name: str) -> dict[str, Any] | None:
     return alias
 
 
-def _write_alias(bootstrap: str | Settings, sink: Topic, version: int) -> None:
+def _write_alias(bootstrap: str | ClientSettings, sink: Topic, version: int) -> None:
     given = with_bootstrap(bootstrap)
     make_topics(admin_client(given), [NeededTopic(TOPIC, 1, must={"cleanup.policy": "compact"})])
     alias = {"topic": sink.output(version), "version": version}

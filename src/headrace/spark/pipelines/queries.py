@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-    from headrace.client.settings import Kind
+    from headrace.client.settings import ClientKind
     from headrace.spark.pipelines.definitions import Pipeline
     from headrace.spark.pipelines.foreach_batch import ForeachBatch
 
@@ -109,7 +109,7 @@ def _connector(pipeline: Pipeline, settings: QuerySettings) -> Connector:
     return Connector(options, settings.connector)
 
 
-def _options(settings: QuerySettings, kind: Kind) -> dict[str, str]:
+def _options(settings: QuerySettings, kind: ClientKind) -> dict[str, str]:
     """The connector's options for those client settings that consumers, or producers, have."""
     fitting = settings_of(settings.client, kind)
     return {

@@ -14,7 +14,7 @@ from tests.client.kafkas import Kafka, read_values, values
 from tests.waiting import wait_until
 
 from headrace.client import Consumer
-from headrace.client.consumer.group_start import Begin, Mark, decide, find_mark
+from headrace.client.consumer.group_start import GroupMark, StartRule, decide, find_mark
 
 # So that a running member hears of new partitions within a second.
 SOON = {"metadata.max.age.ms": 1000, "heartbeat.interval.ms": 200}
@@ -147,26 +147,26 @@ def test_a_group_of_stock_consumers_is_taken_over_without_a_loss(kafka: Kafka) -
         assert read_values(consumer, 2) == ["early0", "early1"]
 
 
-MARK = Mark(began_ms=1000, partitions=3)
+MARK = GroupMark(began_ms=1000, partitions=3)
 
 
 @given(
     partition=st.integers(0, 9),
     committed=st.dictionaries(st.integers(0, 9), st.integers(0, 100)),
-    mark=st.one_of(st.none(), st.builds(Mark, st.integers(0, 10**13), st.integers(1, 10))),
+    mark=st.one_of(st.none(), st.builds(GroupMark, st.integers(0, 10**13), st.integers(1, 10))),
 )
 def test_how_a_partition_is_begun(
-    partition: int, committed: dict[int, int], mark: Mark | None
+    partition: int, committed: dict[int, int], mark: GroupMark | None
 ) -> None:
     way = decide(partition, committed, mark)
-    assert (way is Begin.COMMITTED) == (partition in committed)
-    assert (way is Begin.START) == (not committed)
+    assert (way is StartRule.COMMITTED) == (partition in committed)
+    assert (way is StartRule.START) == (not committed)
     if committed and partition not in committed and mark is not None:
-        assert (way is Begin.OLDEST) == (partition >= mark.partitions)
+        assert (way is StartRule.OLDEST) == (partition >= mark.partitions)
 
 
 def test_a_mark_is_found_again_among_other_metadata() -> None:
-    later = Mark(began_ms=2000, partitions=5)
+    later = GroupMark(began_ms=2000, partitions=5)
     assert find_mark([None, "", "somebody's own", str(later), str(MARK)]) == MARK
     assert find_mark(["headrace began_ms=x partitions=1", None]) is None
 

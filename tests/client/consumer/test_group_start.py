@@ -17,15 +17,15 @@ from tests.client.kafkas import Kafka, values
 from tests.waiting import wait_until
 
 from headrace.client import Consumer
-from headrace.client.consumer.group_start import GroupStart, Limits, Mark, find_mark
-from headrace.client.consumer.offsets import Offsets
+from headrace.client.consumer.group_start import GroupMark, GroupStart, HistoryLimits, find_mark
+from headrace.client.consumer.offsets import OffsetReader
 from headrace.client.consumer.start import EARLIEST, LATEST, Start
 from headrace.protocol.partitions import TopicPartition
 
 SEEDS = 2_000
 STEPS = 40
 TOPIC = "t"
-NO_LIMITS = Limits(age_ms=-1, records=-1)
+NO_LIMITS = HistoryLimits(age_ms=-1, records=-1)
 
 
 class Member:
@@ -35,7 +35,7 @@ class Member:
         skew_ms = world.chance.randrange(-10_000, 10_000)
         self.positions: dict[int, int] = {}
         self.group_start = GroupStart(
-            cast(Offsets, world),
+            cast(OffsetReader, world),
             "g",
             start=LATEST,
             reset=reset,
@@ -45,7 +45,7 @@ class Member:
 
 
 class World:
-    """A topic, the commits of a group, and its members; also what `Offsets` asks."""
+    """A topic, the commits of a group, and its members; also what `OffsetReader` asks."""
 
     def __init__(self, seed: int, reset: Start) -> None:
         self.chance = random.Random(seed)
@@ -233,9 +233,9 @@ def test_a_member_whose_first_commit_failed_begins_where_it_was() -> None:
 
 
 def test_a_mark_with_many_partitions_goes_without_the_ends() -> None:
-    large = Mark(1000, 500, tuple(range(10**9, 10**9 + 500)))
-    assert find_mark([str(large)]) == Mark(1000, 500)
-    assert find_mark([str(Mark(1000, 2, (0, -1)))]) == Mark(1000, 2, (0, -1))
+    large = GroupMark(1000, 500, tuple(range(10**9, 10**9 + 500)))
+    assert find_mark([str(large)]) == GroupMark(1000, 500)
+    assert find_mark([str(GroupMark(1000, 2, (0, -1)))]) == GroupMark(1000, 2, (0, -1))
 
 
 def test_two_members_that_start_together_read_no_history(kafka: Kafka) -> None:

@@ -53,10 +53,10 @@ def consumer() -> Iterator[Consumer]:
     consumer = Consumer({"bootstrap.servers": "127.0.0.1:1"}, group="g")
     library = consumer._client
     yield consumer
-    consumer._client = library
+    consumer._client = consumer._poller._client = library
     # Nobody is there to commit to.
     consumer._consumed = None
-    consumer._assigning.owned.clear()
+    consumer._assignment.owned.clear()
     consumer.close()
 
 
@@ -66,7 +66,7 @@ def offsets(records: list[Any]) -> list[int]:
 
 def test_an_error_costs_no_record_of_its_batch(consumer: Consumer) -> None:
     batch = [Record(1), Record(2), Record(-1, DENIED), Record(3), Record(-1, DENIED), Record(4)]
-    consumer._client = Library(batch, [Record(5)])
+    consumer._client = consumer._poller._client = Library(batch, [Record(5)])
     with pytest.raises(KafkaException):
         consumer.poll_batch(10, 0)
     # What was not returned is not counted as read.
@@ -84,7 +84,7 @@ def test_a_commit_that_failed_is_made_again_only_for_what_is_still_owned(
 ) -> None:
     consumed = consumer._consumed
     assert consumed is not None
-    consumer._assigning.owned[T1] = 0
+    consumer._assignment.owned[T1] = 0
     failed = [TopicPartition(*T0, 100), TopicPartition(*T1, 200)]
     consumer._on_auto_commit(CommitFailed("the group rebalances"), failed)
     assert consumed.take() == {T1: 200}
