@@ -16,7 +16,7 @@ NEW_COORDINATOR = (
 
 
 def fill(bootstrap: str, topic: str, counts: list[int], *, from_ms: int = 1000) -> None:
-    """Make a topic with so many records in each partition, one a second from that time on."""
+    """Make a topic with this many records in each partition, one a second from that time on."""
     quiet = {"bootstrap.servers": bootstrap, "log_level": 0}
     admin = AdminClient(quiet)
     admin.create_topics([NewTopic(topic, len(counts), 1)])[topic].result(TIMEOUT_SECONDS)

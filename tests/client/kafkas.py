@@ -51,7 +51,7 @@ class Kafka:
     def fill(
         self, topic: str, count: int, *, partition: int = 0, timestamp_ms: int = 0, word: str = "v"
     ) -> None:
-        """Write so many records by a stock client."""
+        """Write this many records by a stock client."""
         producer = Producer({**self.quiet, "linger.ms": 0})
         for number in range(count):
             producer.produce(
@@ -96,7 +96,7 @@ def values(records: list[Any]) -> list[str]:
 
 
 def read_records(consumer: Any, count: int) -> list[Any]:
-    """Poll until so many records have come, and return them."""
+    """Poll until this many records have come, and return them."""
     found: list[Any] = []
 
     def enough() -> bool:
@@ -108,5 +108,5 @@ def read_records(consumer: Any, count: int) -> list[Any]:
 
 
 def read_values(consumer: Any, count: int) -> list[str]:
-    """Poll until so many records have come, and return their values."""
+    """Poll until this many records have come, and return their values."""
     return values(read_records(consumer, count))

@@ -162,7 +162,7 @@ def test_pages_show_every_letter_once_while_they_change(store: Store, clock: Vir
         seen += offsets(page)
         store.dead_letters.change(page, REPLAYED)
         if len(seen) == 3:
-            # It fails again at once, and must not be replayed for ever.
+            # It fails again at once, and must not be replayed forever.
             clock.advance(1)
             letter(store, 100, id=page[0].message.id)
     assert sorted(seen) == list(range(10))

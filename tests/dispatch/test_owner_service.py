@@ -147,7 +147,7 @@ def test_an_outcome_that_is_acknowledged_at_once_leaves_nothing_behind(around: A
     around.owner.records([Record(10, b"job", "5.10", "a")])
     end(around)
     assert around.owner.take_commits() == {0: 11}
-    # The commit was lost in a rebalance: the record is read again, and does not wait for ever.
+    # The commit was lost in a rebalance: the record is read again, and does not wait forever.
     around.owner.revoked([0])
     around.owner.assigned([AssignedPartition(0, 6, 10, 11)])
     around.owner.records([Record(10, b"job", "5.10", "a")])

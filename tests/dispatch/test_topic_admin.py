@@ -14,7 +14,7 @@ from headrace.dispatch.topic_admin import TopicAdmin
 
 
 class Admin:
-    """A handle of the library; the first one made is wrong for ever."""
+    """A handle of the library; the first one made is wrong forever."""
 
     made = 0
 

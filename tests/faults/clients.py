@@ -52,7 +52,7 @@ class IdempotentProducer:
         )
 
     def send(self, count: int) -> None:
-        """Queue so many records to each partition; waits while the queue is full."""
+        """Queue this many records to each partition; waits while the queue is full."""
         for _ in range(count):
             for partition, offsets in enumerate(self.offsets):
                 number = len(offsets)

@@ -28,7 +28,7 @@ from headrace.dispatch.tokens import open_tokens
 ROOT = Path(__file__).parents[2]
 TOPIC = "jobs"
 STOP_SECONDS = 60.0
-# Nothing moved for so long: nothing will.
+# When nothing has moved for this long, nothing will.
 STILL_SECONDS = 60.0
 BROKER_SETTINGS = ("group.initial.rebalance.delay.ms=0", "group.min.session.timeout.ms=1000")
 SETTINGS = {"log_level": 0, "session.timeout.ms": 3_000, "heartbeat.interval.ms": 300}
@@ -174,14 +174,14 @@ class DispatchHarness:
         self.server.start()
 
     def wait_submitted(self, node: NodeProcess, items: int) -> None:
-        """Wait until a node has submitted so many."""
+        """Wait until a node has submitted this many."""
         until_s = time.monotonic() + STILL_SECONDS
         while sum(event.kind == "submitted" for event in node.events()) < items:
             assert time.monotonic() < until_s, node.complaint()
             self.pass_time(0.05)
 
     def leave(self, node: NodeProcess) -> None:
-        """Kill a node for ever; what it had submitted by then is still to be done."""
+        """Kill a node forever; what it had submitted by then is still to be done."""
         node.kill()
         self.nodes.remove(node)
         had = {event.id for event in node.events() if event.kind == "submitted"}

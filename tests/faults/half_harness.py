@@ -41,7 +41,7 @@ CLIENT_SETTINGS = {
 
 
 class HalfProcess:
-    """One process by its name; started anew after each death."""
+    """One process by its name; started again after each death."""
 
     def __init__(self, harness: HalfHarness, role: str, name: str) -> None:
         self.role, self.name = role, name
@@ -154,7 +154,7 @@ class HalfHarness:
         self._engine.dispose()
 
     def wait_sold(self, more: int) -> None:
-        """Wait until so many more orders stand in the database."""
+        """Wait until this many more orders stand in the database."""
         target = len(self.done()) + more
         self.wait(lambda: len(self.done()) >= target, f"{more} more orders")
 

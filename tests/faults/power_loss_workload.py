@@ -206,7 +206,7 @@ class RecoveredDisk:
         self.manager: LogManager | None = None
 
     def recover(self, rng: random.Random, crashes: int = 0) -> None:
-        """Open all logs; so many times the power fails again on the way."""
+        """Open all logs; this many times the power fails again on the way."""
         for _ in range(crashes):
             self.disk.cut_at = self.disk.operations + rng.randint(0, 25)
             try:

@@ -1,7 +1,7 @@
 """The app under test, run by `headrace run tests.faults.shop:app` in a folder with a shop.json.
 
 Orders are billed, a receipt goes out by the outbox with each bill, and receipts are booked. Some
-orders fail a few times, some for ever, some cannot be read at all.
+orders fail a few times, some forever, some cannot be read at all.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ from headrace.store import open_store
 
 PARTITIONS = 2
 END_SECONDS = 60.0
-# Nothing moved for so long: nothing will.
+# When nothing has moved for this long, nothing will.
 STILL_SECONDS = 25.0
 DELIVERY_MS = 120_000
 # Less than a broker allows by default, for tests in which somebody has to be missed.
@@ -172,7 +172,7 @@ class ShopHarness:
         still_seconds: float,
         progress: Callable[[], object] | None = None,
     ) -> bool:
-        """Wait for a condition; False when there was no progress for so long."""
+        """Wait for a condition; False when there was no progress for this long."""
         last: object = None
         until_s = time.monotonic() + still_seconds
         while not condition():

@@ -104,7 +104,7 @@ class SparkHarness:
             )
 
     def send_and_wait_for_batches(self, count: int, more: int) -> None:
-        """Send more and wait until every pipeline has finished so many batches after it."""
+        """Send more and wait until every pipeline has finished this many batches after it."""
         wanted = {name: self.batch(name) + more for name in self._pipelines}
         self.send(count)
         self._until(lambda: all(self.batch(name) >= wanted[name] for name in self._pipelines))

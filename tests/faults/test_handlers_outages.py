@@ -16,7 +16,7 @@ from tests.postgres import Postgres, programs
 
 ORDERS_PER_ROUND = 60
 RING_SECONDS = 1.0
-# Orders are sent until every step has come, but not for ever.
+# Orders are sent until every step has come, but not forever.
 SILENT_ROUNDS_MAX = 40
 
 LONG_ROUNDS = 4

@@ -23,7 +23,7 @@ from tests.faults.processes import BrokerProcess
 from headrace.store import open_store
 
 PARTITIONS = 2
-# Nothing moved for so long: nothing will.
+# When nothing has moved for this long, nothing will.
 STILL_SECONDS = 60.0
 BROKER_SETTINGS = ("group.initial.rebalance.delay.ms=0", "group.min.session.timeout.ms=1000")
 ROOT = Path(__file__).parents[2]

@@ -12,7 +12,7 @@ TIMEOUT_SECONDS = 60.0
 
 
 class Worker:
-    """Reads a topic one record after the other, each for so long, and commits each.
+    """Reads a topic one record after the other, each for this long, and commits each.
 
     With `stuck_at`, it never gets over the record at that offset.
     """

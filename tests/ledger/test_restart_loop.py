@@ -95,7 +95,7 @@ def test_a_life_that_is_stuck_is_left_behind(caplog: pytest.LogCaptureFixture) -
 
 
 def test_each_life_has_an_admin_client_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    # librdkafka's list_offsets refuses with FENCED_LEADER_EPOCH for ever after some restarts.
+    # librdkafka's list_offsets refuses with FENCED_LEADER_EPOCH forever after some restarts.
     made: list[object] = []
     monkeypatch.setattr(service_module, "ensure_topics", lambda *asked: made.append(asked))
     service = delay_service({"bootstrap.servers": "127.0.0.1:1"})

@@ -27,7 +27,7 @@ SYSTEM_OPERATIONS = ("open", "read", "write", "sync_path", "rename", "remove", "
 
 @dataclass
 class Fault:
-    """What happens to calls of one operation: from the nth on, so many times."""
+    """What happens to calls of one operation: from the nth on, this many times."""
 
     operation: str
     nth: int = 1

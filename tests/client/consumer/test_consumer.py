@@ -21,7 +21,7 @@ EARLIEST = {"auto.offset.reset": "earliest"}
 
 
 def join(consumer: Consumer, topics: Any, partitions: int, **listeners: Any) -> None:
-    """Subscribe and wait for so many partitions; what is read meanwhile is left out."""
+    """Subscribe and wait for this many partitions; what is read meanwhile is left out."""
     consumer.subscribe(topics, **listeners)
     wait_until(lambda: consumer.poll_batch(1, 0.05) or len(consumer.assignment()) == partitions)
 

@@ -138,7 +138,7 @@ class World:
         self.flights.add(flight)
 
     def forget_fences(self) -> None:
-        """The group was deleted while nobody lived: its generations begin anew."""
+        """The group was deleted while nobody lived: its generations begin again."""
         self.fences.clear()
 
     # The store

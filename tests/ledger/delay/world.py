@@ -64,7 +64,7 @@ class World:
         self.stopped: set[Intake | Keeper] = set()
 
     def run(self, moves: int) -> None:
-        """Live through so many moves, then let all come to its end, and check."""
+        """Live through this many moves, then let all come to its end, and check."""
         chances: list[tuple[int, Callable[[], None]]] = [
             (8, self.send),
             (5, self.pass_time),

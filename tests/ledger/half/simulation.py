@@ -93,7 +93,7 @@ class Story:
         self._stopped: set[Intake | Keeper] = set()
 
     def run(self, moves: int) -> None:
-        """Live through so many moves, then let all come to its end, and check."""
+        """Live through this many moves, then let all come to its end, and check."""
         chances: list[tuple[int, Callable[[], None]]] = [
             (10, self.speak),
             (5, self.pass_time),
