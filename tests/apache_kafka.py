@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import signal
@@ -14,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
-from tests.jars import jars_with_dependencies
+from tests.jars import CACHE, jars_with_dependencies
 
 VERSION = "4.3.1"
 
@@ -166,7 +167,7 @@ class ApacheKafka:
         self.port = self.port or port
         properties = self._write_properties(controller_port)
         if not (self.logs / "meta.properties").exists():
-            java_tool("storage", "format", "-t", _CLUSTER_ID, "-c", str(properties))
+            self._format(properties)
         command = java_command("server-start", str(properties), jvm=self._jvm, log_level="warn")
         with self.server_log.open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
@@ -222,6 +223,13 @@ class ApacheKafka:
         path.write_text("".join(f"{name}={value}\n" for name, value in rows.items()))
         return path
 
+    def _format(self, properties: Path) -> None:
+        """Format the storage: as a copy of one that was formatted before, or by Kafka's tool."""
+        if self._settings.keys() & {"node.id", "log.dirs"}:
+            java_tool("storage", "format", "-t", _CLUSTER_ID, "-c", str(properties))
+        else:
+            shutil.copytree(_formatted(), self.logs, dirs_exist_ok=True)
+
     def _wait_until_ready(self) -> None:
         assert self._process is not None
         deadline = time.monotonic() + _START_SECONDS_MAX
@@ -233,6 +241,21 @@ class ApacheKafka:
                     continue
             log = self.server_log.read_text(errors="replace")
             raise RuntimeError(f"Apache Kafka did not start:\n{log[-4000:]}")
+
+
+def _formatted() -> Path:
+    """A formatted log folder of a node with the default id, made once."""
+    folder = CACHE / "formatted" / VERSION
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with (folder.parent / f"{VERSION}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.is_dir():
+            with tempfile.TemporaryDirectory(dir=folder.parent) as temp:
+                kafka = ApacheKafka(data_dir=Path(temp))
+                properties = kafka._write_properties(free_ports(1)[0])
+                java_tool("storage", "format", "-t", _CLUSTER_ID, "-c", str(properties))
+                kafka.logs.rename(folder)
+    return folder
 
 
 def _answers(port: int) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from tests.apache_kafka import ApacheKafka, java_tool
+from tests.apache_kafka import QUICK_JVM, ApacheKafka, java_tool
 from tests.broker.apis.asking import Asker, with_broker
 from tests.coordinator.clients import GROUP, GroupClient
 
@@ -53,7 +53,7 @@ def test_kafka_reads_what_we_store(tmp_path: Path) -> None:
 @pytest.mark.long
 def test_we_read_what_kafka_stores(tmp_path: Path) -> None:
     settings = {"offsets.topic.num.partitions": "1", "group.initial.rebalance.delay.ms": "0"}
-    with ApacheKafka(data_dir=tmp_path, settings=settings, heap="256m") as kafka:
+    with ApacheKafka(data_dir=tmp_path, settings=settings, heap="256m", jvm=QUICK_JVM) as kafka:
         servers = {"bootstrap.servers": kafka.bootstrap}
         admin = AdminClient(servers)
         admin.create_topics([NewTopic("t", 3, 1)])["t"].result()

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.apache_kafka import ApacheKafka, java_tool
+from tests.apache_kafka import QUICK_JVM, ApacheKafka, java_tool
 from tests.storage.batches import NOW_MS, append_marker, batch, read_all, values
 
 from headrace.protocol.batch import read_header
@@ -99,7 +99,7 @@ def test_kafka_reads_our_transaction_index_and_snapshots(folder: Path) -> None:
 def test_we_read_what_kafka_wrote(tmp_path: Path) -> None:
     lines = [f"line {number} {'x' * 50}" for number in range(600)]
     settings = {"log.segment.bytes": "1048576", "log.index.interval.bytes": "1000"}
-    with ApacheKafka(data_dir=tmp_path, settings=settings, heap="256m") as kafka:
+    with ApacheKafka(data_dir=tmp_path, settings=settings, heap="256m", jvm=QUICK_JVM) as kafka:
         java_tool(
             "console-producer",
             *("--bootstrap-server", kafka.bootstrap),
