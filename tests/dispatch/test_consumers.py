@@ -9,32 +9,26 @@ from typing import Any, ClassVar
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
+from tests.handlers.records import FakeRecord
 from tests.waiting import wait_until
 
+from headrace.client.message import Headers
 from headrace.dispatch import consumers
 from headrace.dispatch.consumers import DoneReader, WorkConsumer, generation, outcomes_of
 from headrace.dispatch.records import Outcome
 
 
-class Record:
+class Record(FakeRecord):
     """A record of TOPIC.done as the client library gives it."""
 
     def __init__(self, offset: int, outcome: Outcome) -> None:
-        self._offset, self._outcome = offset, outcome
-
-    def partition(self) -> int:
-        return 0
-
-    def offset(self) -> int:
-        return self._offset
-
-    def key(self) -> bytes:
-        return self._outcome.id.encode()
+        super().__init__(0, offset, outcome.id.encode())
+        self._outcome = outcome
 
     def value(self) -> bytes | None:
         return self._outcome.answer
 
-    def headers(self) -> list[tuple[str, bytes]]:
+    def headers(self) -> Headers:
         return self._outcome.headers()
 
 

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 from tests.dispatch.harness import QUICK
+from tests.handlers.records import FakeRecord
 
 from headrace.client.errors import RecordTooLarge
+from headrace.client.message import Headers
 from headrace.dispatch import effects as fx
 from headrace.dispatch.consumers import AssignedPartition
 from headrace.dispatch.owner_service import OwnerService
@@ -17,22 +19,17 @@ from headrace.dispatch.tokens.store import Answer, Fence, Put, Revoke, TokenChan
 from headrace.dispatch.workers import JobRun, done
 
 
-class Record:
+class Record(FakeRecord):
     """A record as the client library gives it."""
 
     def __init__(self, offset: int, value: bytes | None, fence: str = "", id: str = "") -> None:
-        self._offset, self._value, self._work = offset, value, WorkHeaders(id, fence, 77)
-
-    def partition(self) -> int:
-        return 0
-
-    def offset(self) -> int:
-        return self._offset
+        super().__init__(0, offset, None)
+        self._value, self._work = value, WorkHeaders(id, fence, 77)
 
     def value(self) -> bytes | None:
         return self._value
 
-    def headers(self) -> list[tuple[str, bytes]]:
+    def headers(self) -> Headers:
         return self._work.headers()
 
     def timestamp(self) -> tuple[int, int]:

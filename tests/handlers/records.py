@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from headrace.client.message import Headers
+
 
 class FakeRecord:
     """A record as confluent-kafka has it."""
@@ -22,10 +24,10 @@ class FakeRecord:
     def key(self) -> bytes | None:
         return self._key
 
-    def value(self) -> bytes:
+    def value(self) -> bytes | None:
         return b"%d" % self._offset
 
-    def headers(self) -> None:
+    def headers(self) -> Headers | None:
         return None
 
     def timestamp(self) -> tuple[int, int]:

@@ -6,6 +6,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
+from headrace.client.message import ConsumedRecord
 from headrace.errors import HeadraceError
 
 
@@ -96,7 +97,7 @@ class UndecodableRecord(ClientError):
 
     CODE = KafkaError._VALUE_DESERIALIZATION
 
-    def __init__(self, record: Any, cause: BaseException) -> None:
+    def __init__(self, record: ConsumedRecord, cause: BaseException) -> None:
         super().__init__(
             f"cannot read {record.topic()}/{record.partition()}/{record.offset()}: {cause}"
         )

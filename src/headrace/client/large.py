@@ -9,6 +9,7 @@ from headrace.protocol.partitions import TopicPartition
 
 if TYPE_CHECKING:
     from headrace.client.delivery import Sent
+    from headrace.client.message import ConsumedRecord
 
 
 class Record(NamedTuple):
@@ -43,7 +44,7 @@ class Sender(Protocol):
 class Receiver(Protocol):
     """Puts large messages together from their records; used by one thread."""
 
-    def admit(self, records: Sequence[Any]) -> list[Any]:
+    def admit(self, records: Sequence[ConsumedRecord]) -> list[ConsumedRecord]:
         """The records to return: ordinary ones, and large messages that are now complete."""
         ...
 
@@ -51,7 +52,7 @@ class Receiver(Protocol):
         """Where a reader would have to restart, of partitions with incomplete messages."""
         ...
 
-    def left(self) -> Sequence[Any]:
+    def left(self) -> Sequence[ConsumedRecord]:
         """The records that it was given and that the next `admit` continues with, in order."""
         ...
 

@@ -17,6 +17,7 @@ from confluent_kafka import KafkaException
 
 from headrace.client.consumer.consumer import Consumer
 from headrace.client.errors import CommitFailed
+from headrace.client.message import ConsumedRecord
 from headrace.dispatch.records import Outcome, parse_outcome
 from headrace.dispatch.topic_admin import TopicAdmin
 
@@ -111,7 +112,7 @@ class PartitionOwner(Protocol):
 
     def revoked(self, partitions: Sequence[int]) -> None: ...
 
-    def records(self, records: Sequence[Any]) -> None: ...
+    def records(self, records: Sequence[ConsumedRecord]) -> None: ...
 
     def flush(self, timeout_s: float) -> None: ...
 
@@ -351,7 +352,7 @@ class DoneReader(_RestartingThread):
                     if new:
                         self.rewind(dict.fromkeys(new, 0))
 
-    def _pass_on(self, records: Sequence[Any]) -> None:
+    def _pass_on(self, records: Sequence[ConsumedRecord]) -> None:
         position = dict(self.position)
         for record in records:
             position[record.partition()] = record.offset() + 1
@@ -361,7 +362,7 @@ class DoneReader(_RestartingThread):
                 self.position = position
 
 
-def outcomes_of(records: Sequence[Any], ids: Container[str]) -> list[Outcome]:
+def outcomes_of(records: Sequence[ConsumedRecord], ids: Container[str]) -> list[Outcome]:
     """The outcomes of these jobs among records of TOPIC.done; others are not decoded."""
     found: list[Outcome] = []
     for record in records:

@@ -20,6 +20,7 @@ from headrace.dispatch.workers import JobRun, Workers
 if TYPE_CHECKING:
     from headrace.client.delivery import RecordMetadata
     from headrace.client.errors import DeliveryFailed
+    from headrace.client.message import ConsumedRecord
     from headrace.client.producer import Producer
     from headrace.dispatch.lookup_service import LookupService
     from headrace.dispatch.options import DispatchLimits
@@ -81,7 +82,7 @@ class OwnerService:
                     self._held[number] = {offset: held[offset]}
         self._carry_out(found)
 
-    def records(self, records: Sequence[Any]) -> None:
+    def records(self, records: Sequence[ConsumedRecord]) -> None:
         """Records of the work topic were read."""
         found: list[fx.Effect] = []
         machine = self.machine

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
+from headrace.client.message import ConsumedRecord
 from headrace.client.retry_loop import retry
 from headrace.client.settings import ClientKind, settings_of, translate
 from headrace.ledger.machine import Headers
@@ -33,7 +34,7 @@ _log = logging.getLogger("headrace.ledger")
 # Called with the partitions that were assigned or revoked.
 OnChange = Callable[[Sequence[int]], None]
 # Consumer records by partition.
-Records = dict[int, list[Any]]
+Records = dict[int, list[ConsumedRecord]]
 
 # Reported for records that failed only because their transaction did.
 _FAILED_WITH_TRANSACTION = frozenset(

@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient
 
 from headrace.client.clock import Clock
 from headrace.client.dead_letters import ERROR_HEADER, LEFT_OUT_HEADER, SOURCE_HEADER
-from headrace.client.message import Message
+from headrace.client.message import ConsumedRecord, Message
 from headrace.client.produce_errors import is_passing
 from headrace.ledger.clients import (
     AbortedTransaction,
@@ -183,7 +183,7 @@ class Intake:
             deletion.add_done_callback(_log_failure)
         return deletions
 
-    def _read(self, record: Any, now_ms: int) -> Command:
+    def _read(self, record: ConsumedRecord, now_ms: int) -> Command:
         try:
             message = Message.from_record(record)
         except SystemError:

@@ -15,6 +15,7 @@ from confluent_kafka import OFFSET_BEGINNING, IsolationLevel, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from headrace.client.clock import Clock, SystemClock
+from headrace.client.message import ConsumedRecord
 from headrace.ledger.clients import AbortedTransaction, GroupReader, TransactionalProducer
 from headrace.ledger.entries import EntryCache
 from headrace.ledger.machine import LedgerMachine
@@ -75,11 +76,11 @@ class OwnedPartition:
         self._cache.close()
         self._producer.close()
 
-    def apply(self, records: Sequence[Any]) -> None:
+    def apply(self, records: Sequence[ConsumedRecord]) -> None:
         """Apply records in their order; skip those that were applied before."""
         new = [record for record in records if record.offset() >= self.next_offset]
         if new:
-            self.state.apply((record.key(), record.value()) for record in new if record.key())
+            self.state.apply((key, record.value()) for record in new if (key := record.key()))
             self.advance(new[-1].offset() + 1)
 
     def advance(self, next_offset: int) -> None:

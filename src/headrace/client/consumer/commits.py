@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
@@ -13,6 +13,7 @@ from confluent_kafka import TopicPartition as LibraryPartition
 from headrace.client.consumer.offsets import OffsetReader, PartitionOffsets, to_partitions
 from headrace.client.errors import CommitFailed
 from headrace.client.interceptors import Chain
+from headrace.client.message import ConsumedRecord
 from headrace.protocol.partitions import TopicPartition
 
 OnCommit = Callable[[CommitFailed | None, list[Any]], object]
@@ -138,9 +139,9 @@ class Consumed:
 
     def __init__(self) -> None:
         self._done: dict[TopicPartition, int] = {}
-        self._last: list[Any] = []
+        self._last: Sequence[ConsumedRecord] = []
 
-    def returned(self, records: list[Any]) -> None:
+    def returned(self, records: Sequence[ConsumedRecord]) -> None:
         """These are returned now; they count as done at the next poll."""
         self._last = records
 
