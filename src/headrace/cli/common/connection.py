@@ -28,7 +28,8 @@ BootstrapOption = Annotated[
     typer.Option(
         "--bootstrap",
         "-b",
-        help="Brokers to start from: HOST:PORT[,HOST:PORT].",
+        metavar="HOST:PORT",
+        help="Brokers to connect to first: HOST:PORT[,HOST:PORT].",
         default_factory=environment.bootstrap_servers,
         show_default="127.0.0.1:9092",
     ),
@@ -36,7 +37,7 @@ BootstrapOption = Annotated[
 PropertyOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--property", "-X", help="A client setting, NAME=VALUE, as librdkafka names it.",
+        "--property", "-X", help="A client setting by librdkafka's name; may be repeated.",
         metavar="NAME=VALUE",
     ),
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""`headrace delay`: messages that wait for their time, looked at, cancelled or moved."""
+"""`headrace delay`: list, show, cancel and reschedule delayed messages."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from headrace.ledger.delay.service import DelayedMessage
 
 app = typer.Typer(
-    help="List delayed messages, show one, cancel it or give it another time.",
+    help="List, show, cancel and reschedule delayed messages.",
     no_args_is_help=True,
 )
 
@@ -41,11 +41,11 @@ IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The id of a delay
 def list_messages(
     *,
     target: Annotated[str | None, typer.Option(help="Only those to this topic.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="At most so many, the next due.")] = 100,
+    limit: Annotated[int, typer.Option(min=1, help="List at most this many.")] = 100,
     kafka: KafkaOptions,
     output: OutputOption = Output.table,
 ) -> None:
-    """List messages that wait, the next due one first."""
+    """List delayed messages, the next due one first."""
     from itertools import islice
 
     with kafka.settings() as settings:
@@ -59,7 +59,7 @@ def list_messages(
 @app.command()
 @with_groups
 def show(id: IdArgument, *, kafka: KafkaOptions) -> None:
-    """Show all that is known of a message, as JSON."""
+    """Show a delayed message with its payload, as JSON."""
     with kafka.settings() as settings:
         found = _find(settings, id)
     show_json(_details(found))
@@ -72,11 +72,14 @@ def cancel(
     *,
     force: Annotated[
         bool,
-        typer.Option("--force", help="Even if it is not there yet: it is waited for for a day."),
+        typer.Option(
+            "--force",
+            help="Also if it has not arrived yet; it is cancelled if it comes within a day.",
+        ),
     ] = False,
     kafka: KafkaOptions,
 ) -> None:
-    """Cancel a message; without effect if it is delivered meanwhile."""
+    """Cancel a delayed message; no effect if it is delivered first."""
     with kafka.settings() as settings:
         if not force:
             _find(settings, id)
@@ -91,14 +94,14 @@ def reschedule(
     id: IdArgument,
     *,
     after: Annotated[
-        str | None, typer.Option(metavar="DURATION", help="So long from now: 15m, 30d.")
+        str | None, typer.Option(metavar="DURATION", help="How long from now: 15m, 30d.")
     ] = None,
     at: Annotated[
         str | None, typer.Option(metavar="TIME", help="A time such as 2030-01-01T12:00Z, or @MS.")
     ] = None,
     kafka: KafkaOptions,
 ) -> None:
-    """Give a message another time; one that is delivered meanwhile comes a second time."""
+    """Deliver a message at another time; if it is delivered first, it comes twice."""
     due_ms = _due_ms(after, at)
     with kafka.settings() as settings:
         found = _find(settings, id)
@@ -133,13 +136,17 @@ def _find(settings: dict[str, Any], id: str) -> DelayedMessage:
 
 def _due_ms(after: str | None, at: str | None) -> int:
     if (after is None) == (at is None):
-        raise CliError("say --after or --at", "--after 15m, or --at 2030-01-01T12:00Z", 2)
+        raise CliError(
+            "one of --after and --at is needed", "--after 15m, or --at 2030-01-01T12:00Z", 2
+        )
     if after is not None:
         return round(time.time() * 1000) + parse_duration_ms(after, "--after")
     assert at is not None
     due_ms = int(at[1:]) if at.startswith("@") and at[1:].isdecimal() else parse_time_ms(at)
     if due_ms is None:
-        raise CliError(f"--at {at!r} is no time", "a time such as 2030-01-01T12:00Z, or @MS", 2)
+        raise CliError(
+            f"--at {at!r} is not a time", "use a time such as 2030-01-01T12:00Z, or @MS", 2
+        )
     return due_ms
 
 

@@ -21,7 +21,7 @@ PARTITION_COLUMNS = ("topic", "partition", "committed", "end", "lag", "member")
 TIME_COLUMNS = (*PARTITION_COLUMNS[:-1], "behind", "member")
 
 app = typer.Typer(
-    help="List, describe, move, rebalance and delete consumer groups.", no_args_is_help=True
+    help="List, describe, seek, rebalance and delete consumer groups.", no_args_is_help=True
 )
 
 
@@ -56,7 +56,9 @@ def list_groups(
     ] = None,
     type_: Annotated[
         list[GroupType] | None,
-        typer.Option("--type", case_sensitive=False, help="Only groups of this type; as --state."),
+        typer.Option(
+            "--type", case_sensitive=False, help="Only groups of this type; may be repeated."
+        ),
     ] = None,
     output: OutputOption = Output.table,
     kafka: KafkaOptions,

@@ -1,4 +1,4 @@
-"""`headrace txn abort`: end a transaction that its producer does not end."""
+"""`headrace txn abort`: abort a transaction that its producer does not end."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def abort(
     yes: YesOption = False,
     kafka: KafkaOptions,
 ) -> None:
-    """Abort a transaction by its id and fence its producer, or a hanging one where it hangs."""
+    """Abort a transaction by its id and fence its producer, or a hanging one by its partition."""
     from headrace.client.admin.aborts import (
         check_hanging,
         check_open,

@@ -168,7 +168,7 @@ def hanging(
             "--topic",
             "-t",
             metavar="TOPIC[:PARTITIONS]",
-            help="Look only there; may be repeated.",
+            help="Search only this topic; may be repeated.",
             show_default="everywhere",
         ),
     ] = None,
@@ -183,7 +183,7 @@ def hanging(
     output: OutputOption = Output.table,
     kafka: KafkaOptions,
 ) -> None:
-    """Find transactions that are open in a partition and that no coordinator knows any more."""
+    """Find transactions that are open in a partition but unknown to every coordinator."""
     from headrace.client.admin.aborts import find_hanging
 
     before_ms = round(time.time() * 1000) - parse_duration_ms(longer_than, "--longer-than")
