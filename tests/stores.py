@@ -66,7 +66,12 @@ def apache_kafka() -> Iterator[ApacheKafka]:
     """An Apache Kafka node."""
     if shutil.which("java") is None:
         pytest.skip("Java is not installed")
-    settings = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "4"}
+    settings = {
+        "group.initial.rebalance.delay.ms": "0",
+        "group.min.session.timeout.ms": "1000",
+        "offsets.topic.num.partitions": "4",
+        "transaction.state.log.num.partitions": "4",
+    }
     with ApacheKafka(settings=settings, heap="512m", jvm=QUICK_JVM) as kafka:
         yield kafka
 

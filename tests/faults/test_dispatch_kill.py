@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.apache_kafka import QUICK_JVM, ApacheKafka
+from tests.apache_kafka import ApacheKafka
 from tests.faults.dispatch_harness import BROKER_SETTINGS, DispatchHarness, every
 from tests.faults.processes import BrokerProcess
 from tests.redis_server import RedisServer
@@ -31,13 +31,6 @@ def server() -> Iterator[RedisServer]:
 def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
     with BrokerProcess(tmp_path / "data", settings=BROKER_SETTINGS) as broker:
         yield broker
-
-
-@pytest.fixture
-def apache(tmp_path: Path) -> Iterator[ApacheKafka]:
-    settings = dict(setting.split("=") for setting in BROKER_SETTINGS)
-    with ApacheKafka(settings=settings, heap="512m", jvm=QUICK_JVM) as kafka:
-        yield kafka
 
 
 def endure(
@@ -95,8 +88,10 @@ def test_nodes_are_killed_and_redis_forgets(
 
 
 @pytest.mark.timeout(600)
-def test_on_apache_kafka_too(tmp_path: Path, apache: ApacheKafka, server: RedisServer) -> None:
-    short(tmp_path, apache.bootstrap, server)
+def test_on_apache_kafka_too(
+    tmp_path: Path, apache_kafka: ApacheKafka, server: RedisServer
+) -> None:
+    short(tmp_path, apache_kafka.bootstrap, server)
 
 
 @pytest.mark.timeout(600)
@@ -159,11 +154,11 @@ def test_twenty_thousand_items(tmp_path: Path, broker: BrokerProcess, server: Re
 @pytest.mark.long
 @pytest.mark.timeout(3600)
 def test_twenty_thousand_items_on_apache_kafka(
-    tmp_path: Path, apache: ApacheKafka, server: RedisServer
+    tmp_path: Path, apache_kafka: ApacheKafka, server: RedisServer
 ) -> None:
     with DispatchHarness(
         tmp_path,
-        apache.bootstrap,
+        apache_kafka.bootstrap,
         server,
         nodes=LONG_NODES,
         partitions=LONG_PARTITIONS,

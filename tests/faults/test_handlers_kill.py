@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from tests.apache_kafka import QUICK_JVM, ApacheKafka
+from tests.apache_kafka import ApacheKafka
 from tests.faults.fork_server import ForkServer
 from tests.faults.processes import BrokerProcess
 from tests.faults.shop_harness import BROKER_SETTINGS, ShopHarness
@@ -84,13 +84,11 @@ def test_an_app_killed_at_every_step_loses_and_repeats_nothing(
 
 @needs_postgres
 @pytest.mark.timeout(900)
-def test_on_apache_kafka_and_postgresql_too(tmp_path: Path, fork_server: ForkServer) -> None:
-    settings = dict(setting.split("=") for setting in BROKER_SETTINGS)
-    with (
-        ApacheKafka(settings=settings, heap="256m", jvm=QUICK_JVM) as kafka,
-        Postgres() as postgres,
-        ShopHarness(tmp_path, fork_server, kafka.bootstrap, postgres.database()) as harness,
-    ):
+def test_on_apache_kafka_and_postgresql_too(
+    tmp_path: Path, fork_server: ForkServer, apache_kafka: ApacheKafka, postgres: Postgres
+) -> None:
+    bootstrap, url = apache_kafka.bootstrap, postgres.database()
+    with ShopHarness(tmp_path, fork_server, bootstrap, url, prefix="kills-") as harness:
         # Every fifth, in the test command; the long form has them all.
         kill_at_every_step(harness, HANDLER_STEPS[::5])
 
