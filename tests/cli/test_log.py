@@ -85,4 +85,4 @@ def test_verify_fails_where_there_is_nothing_to_verify(headrace: Headrace, tmp_p
 def test_a_path_that_is_not_there_is_named(headrace: Headrace, tmp_path: Path) -> None:
     nowhere = str(tmp_path / "nowhere")
     for verb in ("dump", "verify"):
-        assert f"there is no {nowhere}" in headrace("log", verb, nowhere, fails=True).stderr
+        assert f"{nowhere} does not exist" in headrace("log", verb, nowhere, fails=True).stderr

@@ -122,7 +122,7 @@ def test_new_logs_go_to_the_folder_with_the_fewest(tmp_path: Path) -> None:
 def test_log_in_two_folders_is_refused(tmp_path: Path) -> None:
     for path in ("1", "2"):
         (tmp_path / path / "t-0").mkdir(parents=True)
-    with pytest.raises(LogDirError, match="move one away"):
+    with pytest.raises(LogDirError, match="move one of them elsewhere"):
         manager(tmp_path / "1", tmp_path / "2")
 
 

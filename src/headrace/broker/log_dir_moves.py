@@ -181,7 +181,7 @@ class LogDirMover:
         node = self._node
         while not move.is_cancelled and not self._closed:
             check_online(move.log, move.source, move.target)
-            turn = move.next_turn(node.clock.now_ms())
+            turn = move.next_step(node.clock.now_ms())
             if turn is not None:
                 began, before = node.loop.time(), move.copied_bytes
                 await node.run_read(turn)

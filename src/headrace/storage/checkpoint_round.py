@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 class CheckpointRound:
-    """One round of saving: logs first, then the recovery points that rely on it.
+    """One round: begun a few logs at a time on the logs' thread, run on another thread.
 
-    Begun a few logs at a time on the thread of the logs, since that takes file operations; what
-    was begun is run on another thread, and all of it is saved and completed together.
+    Beginning takes file operations, so it is done in small steps. All logs are saved and completed
+    together.
     """
 
     def __init__(self, manager: LogManager) -> None:
@@ -34,7 +34,7 @@ class CheckpointRound:
         return len(self._begun) + len(self._done)
 
     def begin(self, logs: Iterable[Log]) -> bool:
-        """Begin the checkpoints of some logs; whether there is now something to run."""
+        """Begin the checkpoints of some logs; returns whether there is something to run."""
         manager = self._manager
         for log in logs:
             if log.offline is not None or log.deleted:
@@ -62,7 +62,7 @@ class CheckpointRound:
         manager = self._manager
         with manager._saving:
             if self._truncations != manager._truncations:
-                return  # these recovery points may be above what was cut since
+                return  # these recovery points may be above a truncation since
             points = {each.log: each.end_offset for each in self._done if each.succeeded}
             for log_dir, offsets in manager.offsets(points).items():
                 try:
@@ -74,7 +74,7 @@ class CheckpointRound:
                 checkpoint.remove_older()
 
     def complete(self) -> None:
-        """Move the recovery points in memory; on the thread of the logs."""
+        """Move the recovery points in memory; on the logs' thread."""
         manager = self._manager
         for checkpoint in self._done:
             log = checkpoint.log

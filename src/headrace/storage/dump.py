@@ -103,7 +103,7 @@ def dump(
     except (CorruptIndex, CorruptSnapshot, CorruptCheckpoint) as error:
         yield {"file": path, "type": "damage", "position": None, "reason": str(error)}
     except FileNotFoundError:
-        return  # deleted since its folder was listed, by a broker that runs
+        return  # deleted by a running broker since its folder was listed
 
 
 class _Source:
@@ -201,7 +201,7 @@ def _plain_content(record: Record) -> Row:
 
 
 def _text(data: bytes | None) -> str | None:
-    """Bytes as text where they are text, else escaped."""
+    """Bytes as text if they are text, else escaped."""
     return None if data is None else data.decode("utf-8", "backslashreplace")
 
 
@@ -218,7 +218,7 @@ def _time_index_rows(source: _Source) -> Rows:
 def index_entries(kind: type[SparseIndex], data: bytes) -> list[tuple[int, int]]:
     """The entries of an index file; raises CorruptIndex.
 
-    Apache Kafka reserves the room of an index in use: zeros at the end are no entries.
+    Apache Kafka reserves space for an index in use: zeros at the end are not entries.
     """
     kind.entries_in(len(data))
     entries: list[tuple[int, int]] = list(kind.ENTRY.iter_unpack(data))
@@ -279,7 +279,7 @@ def _decoder(*modules: ModuleType) -> Callable[[Record], Row]:
     def content(record: Record) -> Row:
         try:
             kind = read_prefix(record.key or b"")
-            # Offset commits were once keyed with 0 and still are in old logs.
+            # Old logs have offset commits with key version 0.
             key_class, value_class = pairs.get(kind) or pairs[1]
             key: object = _plain(read_key(key_class, record.key or b""))
             value: object = None

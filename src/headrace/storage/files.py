@@ -17,11 +17,11 @@ _PASSING = frozenset(
 
 
 class SyncFailed(OSError):
-    """The disk did not take what was written, and the kernel may have dropped it: for good."""
+    """The disk did not accept written data, and the kernel may have dropped it for good."""
 
 
 def is_passing(error: OSError) -> bool:
-    """Whether trouble may pass by itself (a full disk, no descriptors) and nothing is lost."""
+    """Whether an error may pass by itself (a full disk, no descriptors) and nothing is lost."""
     return error.errno in _PASSING and not isinstance(error, SyncFailed)
 
 
@@ -38,30 +38,30 @@ class File(Protocol):
         """Read up to length bytes; fewer only at the end of the file."""
 
     def pread_nowait(self, length: int, offset: int) -> bytes | bytearray | None:
-        """As pread, or None when the disk would have to be waited for."""
+        """As pread, or None if that would wait for the disk."""
 
     def pread_into(self, buffer: memoryview, offset: int) -> int:
-        """Fill memory with what needs no waiting for the disk; how many bytes that was."""
+        """Read what needs no wait for the disk into memory; returns how many bytes."""
 
     def truncate(self, size: int) -> None: ...
 
     def reserve(self, size: int) -> None:
-        """Have the disk keep room for a file of this size, as far as it can; not its size yet."""
+        """Reserve disk space for a file of this size, if possible, without changing its size."""
 
     def trim(self) -> None:
-        """Give back what was reserved and not used, as far as the disk can."""
+        """Give back reserved space that was not used, if possible."""
 
     def sync(self) -> None:
         """Return once all written bytes and the size are on stable storage; raises SyncFailed."""
 
     def sendfile(self, socket_fd: int, offset: int, count: int) -> int:
-        """Send up to count bytes to a socket without copying them; how many it took."""
+        """Send up to count bytes to a socket without copying them; returns how many were sent."""
 
     def hold(self) -> None:
-        """Keep the descriptor open until close, so that renaming the path cannot matter."""
+        """Keep the descriptor open until close, so that a rename of the path does not matter."""
 
     def close(self) -> None:
-        """Give the descriptor back for good: by then another file may have the path."""
+        """Close the file for good: another file may have the path by then."""
 
 
 class Lock(Protocol):
@@ -77,7 +77,7 @@ class FileSystem(Protocol):
     """
 
     def open(self, path: str, create: bool = False, size: int | None = None) -> File:
-        """A file by path; opened on first use when its size is given, else at once."""
+        """A file by path; opened on first use if its size is given, else at once."""
 
     def read(self, path: str) -> bytes: ...
     def write(self, path: str, data: Buffer) -> None:
@@ -100,9 +100,9 @@ class FileSystem(Protocol):
     def free_bytes(self, path: str) -> int: ...
     def total_bytes(self, path: str) -> int: ...
     def boot_id(self) -> str:
-        """Which run of the machine this is, or nothing where that cannot be known.
+        """The id of the machine's present boot; empty where it is unknown.
 
-        While it is the same, all that was written is there, synced or not.
+        As long as it is the same, everything written is there, synced or not.
         """
 
     def lock(self, path: str) -> Lock:
@@ -110,7 +110,7 @@ class FileSystem(Protocol):
 
 
 def pread(file: File, length: int, offset: int, wait: bool) -> bytes | bytearray:
-    """Read from a file, or raise BlockingIOError when that would wait and waiting is not meant."""
+    """Read from a file; BlockingIOError if that would wait for the disk and wait is off."""
     if wait:
         return file.pread(length, offset)
     data = file.pread_nowait(length, offset)

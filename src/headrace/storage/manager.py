@@ -1,4 +1,4 @@
-"""All logs of a broker: found on start, made, deleted, kept in bounds, saved on stop."""
+"""All logs of a broker: loaded at start, created, deleted, trimmed, saved at stop."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PRODUCER_EXPIRATION_MS = 24 * 3_600_000
 
 
 class LogManager:
-    """The logs of some log dirs; all methods but the `run` of what they return are one thread's.
+    """The logs of some log dirs; used by one thread, except for the `run` of what methods return.
 
     A log dir whose disk fails goes offline with its logs; the others go on.
     """
@@ -56,13 +56,13 @@ class LogManager:
         self._rng = rng or random.Random()
         self._logs: dict[tuple[str, int], Log] = {}
         self._dir_of: dict[Log, LogDir] = {}
-        #: Log dirs that were ours and are in no folder now, by the path they were last seen at.
+        #: Log dirs that this broker had and that no folder has now, by the path of the last time.
         self.lost: dict[str, str] = {}
         self.moves = LogMover(self)
         self._deleted: list[DeletedFolder] = []
-        self._renamed: set[LogDir] = set()  # with deletions that are not durable
+        self._renamed: set[LogDir] = set()  # those with deletions that are not durable
         self._syncing = threading.Lock()
-        # Guards the checkpoint files; counts truncations, which outdate a checkpoint under way.
+        # Guards the checkpoint files and the count of truncations, which outdate a checkpoint.
         self._saving = threading.Lock()
         self._truncations = 0
 
@@ -76,10 +76,10 @@ class LogManager:
         return self._logs.get((topic, partition))
 
     def open(self) -> None:
-        """Lock every folder and check its format; before anything in them is touched.
+        """Lock every folder and check its format, before anything in them is touched.
 
-        Raises LogDirError when a folder is in use or of another format, or none can be used; then
-        none is held.
+        Raises LogDirError when a folder is in use or has another format, or when no folder can be
+        used; then no lock is held.
         """
         try:
             for log_dir in self.dirs:
@@ -105,8 +105,8 @@ class LogManager:
         """Tell missing log dirs from new ones, and give each new one an id; see `inventory`.
 
         `known` are ids by path, as this returned them the last time, and `partitions` all that must
-        be somewhere. Raises LogDirError for folders of another cluster or node, or if none can be
-        used. Durable when this returns; before `load`, which makes new folders log dirs.
+        exist. Raises LogDirError for folders of another cluster or node, or if no folder can be
+        used. Durable when this returns. Call it before `load`, which formats new folders.
         """
         inventory = DirInventory(self.dirs, cluster_id, node_id, known)
         self.lost = inventory.missing(partitions, given_up)
@@ -115,14 +115,14 @@ class LogManager:
         return self.lost | ids
 
     def release(self) -> None:
-        """Let go of the folders as they are, nothing saved; for those that were not all loaded."""
+        """Unlock the folders without saving anything, when not all of them could be loaded."""
         for log_dir in self.dirs:
             log_dir.close()
 
     def load(self, config_for: Callable[[str], LogConfig] | None = None) -> None:
-        """Open every log; those of a folder that was not closed cleanly are recovered.
+        """Open every log, and recover those in a folder that was not closed cleanly.
 
-        Raises LogDirError when one partition is in two folders, or no folder can be used.
+        Raises LogDirError when a partition is in two folders, or when no folder can be used.
         """
         self._deleted += [DeletedFolder(self._now(), path) for path in self.moves.settle()]
         for log_dir in self.dirs:
@@ -148,11 +148,11 @@ class LogManager:
         recovery_points, damage = log_dir.read_checkpoint(checkpoints.RECOVERY_POINT)
         points_lost = damage is not None
         if damage:
-            _log.error("%s; every log of this folder is checked in full", damage)
+            _log.error("%s; every log in this folder is checked in full", damage)
             log_dir.was_clean = False
         starts, damage = log_dir.read_checkpoint(checkpoints.LOG_START)
         if damage:
-            _log.error("%s; deleted records may be seen again", damage)
+            _log.error("%s; deleted records may become visible again", damage)
         now_ms = self._now()
         for name in self.fs.list(log_dir.path):
             folder = os.path.join(log_dir.path, name)
@@ -164,7 +164,8 @@ class LogManager:
                 continue
             if key in self._logs:
                 raise LogDirError(
-                    f"{name} is in {log_dir.path} and in {self._logs[key].dir}; move one away"
+                    f"{name} is in {log_dir.path} and in {self._logs[key].dir}; "
+                    "move one of them elsewhere"
                 )
             opening = Opening(
                 topic=key[0],
@@ -184,7 +185,7 @@ class LogManager:
     def create(
         self, topic: str, partition: int, topic_id: bytes, config: LogConfig | None = None
     ) -> Log:
-        """A new, empty log in the folder with the fewest; durable with its first flush.
+        """Create an empty log in the log dir with the fewest; durable with its first flush.
 
         Raises OSError when the disk fails or no folder is online.
         """
@@ -192,7 +193,7 @@ class LogManager:
         if not online:
             raise LogDirError("all log dirs are offline")
         if (topic, partition) in self._logs:
-            raise LogDirError(f"the log of {topic}-{partition} exists already")
+            raise LogDirError(f"the log of {topic}-{partition} already exists")
         counts = dict.fromkeys(online, 0)
         for log_dir in self._dir_of.values():
             if log_dir in counts:
@@ -200,7 +201,7 @@ class LogManager:
         log_dir = min(online, key=lambda each: counts[each])
         folder = os.path.join(log_dir.path, names.folder_name(topic, partition))
         if self.fs.exists(folder) and self.fs.list(folder):
-            raise LogDirError(f"{folder} is there already, though no log was found in it")
+            raise LogDirError(f"{folder} already exists, but no log was found in it")
         self._forget([(topic, partition)], log_dir)
         try:
             self.fs.mkdir(folder)
@@ -209,7 +210,7 @@ class LogManager:
             segment = Segment.create(self.fs, folder, 0, self._now())
         except OSError:
             with contextlib.suppress(OSError):
-                self.fs.rmtree(folder)  # or a second try would find it in the way
+                self.fs.rmtree(folder)  # or it would make a second try fail
             raise
         log = Log(
             self.fs,
@@ -231,22 +232,22 @@ class LogManager:
         return log
 
     def forget_namesakes(self, places: Collection[tuple[str, int]]) -> None:
-        """Spare `create` a wait for the disk if logs of these names were deleted; on any thread."""
+        """Spare `create` a wait for the disk if such logs were deleted before; on any thread."""
         for log_dir in self.dirs:
             if log_dir.offline is None:
                 self._forget(places, log_dir)
 
     def _forget(self, places: Collection[tuple[str, int]], log_dir: LogDir) -> None:
-        """Make durable that no checkpoint speaks of new logs: others had their names."""
+        """Remove the rows of deleted logs with these names from the checkpoints, durably."""
         with self._saving:
             if any(log_dir.checkpoints.knows(place) for place in places):
                 log_dir.checkpoints.keep(self._logs.keys())
 
     def delete(self, topic: str, partition: int) -> None:
-        """Rename a log's folder out of the way; its files go with a later purge. Raises OSError.
+        """Rename a log's folder; a later purge removes its files. Raises OSError.
 
-        Waits for what writes into the folder by its name. Durable after `sync_deletions`, or with
-        the first flush of a log of the same name.
+        Waits for a swap that writes into the folder. Durable after `sync_deletions`, or with the
+        first flush of a log with the same name.
         """
         log = self._logs[topic, partition]
         log.deleted = True
@@ -265,7 +266,7 @@ class LogManager:
 
     def sync_deletions(self) -> None:
         """Make all deletions durable; may be called on any thread. Raises OSError."""
-        with self._syncing:  # or a second caller would return before the first has synced
+        with self._syncing:  # or a second caller could return before the first has synced
             while self._renamed:
                 log_dir = self._renamed.pop()
                 try:
@@ -283,23 +284,23 @@ class LogManager:
         return not self.lost and all(log_dir.offline is None for log_dir in self.dirs)
 
     def unique(self) -> str:
-        """A part of a folder's name that no other folder has."""
+        """A unique part for a folder's name."""
         return f"{self._rng.getrandbits(128):032x}"
 
     def has_moved(self, log: Log, log_dir: LogDir) -> None:
-        """A log goes on in another log dir."""
+        """A log has moved to another log dir."""
         self._dir_of[log] = log_dir
 
     def has_renamed(
         self, log_dir: LogDir, folder: str, log: Log, segments: Sequence[Segment] = ()
     ) -> None:
-        """A folder of a log was renamed to be deleted."""
+        """A folder of a log was renamed, and is deleted later."""
         self._renamed.add(log_dir)
         due_ms = self._now() + log.config.file_delete_delay_ms
         self._deleted.append(DeletedFolder(due_ms, folder, segments))
 
     def fail_dir_of(self, partition_dir: str, error: OSError) -> str:
-        """Take the log dir of a partition's folder offline, with all its logs; its path."""
+        """Take the log dir of a partition's folder offline, with all its logs; returns its path."""
         parent = os.path.dirname(partition_dir)
         for log_dir in self.dirs:
             if log_dir.path == parent:
@@ -307,9 +308,9 @@ class LogManager:
         return parent
 
     def run_retention(self, now_ms: int, logs: Iterable[Log] | None = None) -> int:
-        """Delete segments of all logs, or of some, that are too old, too many or below the start.
+        """Delete the segments of all logs, or some, that are too old, too large or below the start.
 
-        How many were deleted.
+        Returns how many were deleted.
         """
         count = 0
         for log in list(self) if logs is None else logs:
@@ -323,18 +324,18 @@ class LogManager:
         return count
 
     def begin_purge(self, now_ms: int) -> Purge | None:
-        """The files and folders whose time to go has come; None when there are none."""
+        """The files and folders that are due to be removed; None if there are none."""
         segments = [segment for log in self for segment in log.deleted_segments.take(now_ms)]
         folders = [folder for folder in self._deleted if folder.due_ms <= now_ms]
         self._deleted = [folder for folder in self._deleted if folder.due_ms > now_ms]
         return Purge(self.fs, segments, folders) if segments or folders else None
 
     def begin_checkpoint(self) -> CheckpointRound:
-        """A checkpoint of no log yet: begin some, run, and so on; then save and complete it."""
+        """An empty round: begin and run some logs at a time, then save and complete it."""
         return CheckpointRound(self)
 
     def checkpoint(self, threads: int = 1) -> CheckpointRound:
-        """Save all logs and wait for it; failing ones are offline afterwards."""
+        """Save all logs and wait; those that fail are offline afterwards."""
         checkpoint = self.begin_checkpoint()
         checkpoint.begin(self)
         checkpoint.run(threads)
@@ -343,7 +344,7 @@ class LogManager:
         return checkpoint
 
     def close(self) -> None:
-        """Save all logs, mark their folders as cleanly closed and let go of everything."""
+        """Save all logs, mark their folders as cleanly closed, and close everything."""
         checkpoint = self.checkpoint(CLOSING_THREADS)
         for log in self:
             log.close()
@@ -365,9 +366,9 @@ class LogManager:
         self._dir_of[log] = log_dir
 
     def _trouble(self, log_dir: LogDir, error: OSError) -> None:
-        """Leave what a full disk or the like hindered to the next round; else go offline."""
+        """Retry in the next round after a passing error, such as a full disk; else go offline."""
         if is_passing(error):
-            _log.warning("housekeeping in %s is put off: %s", log_dir.path, error)
+            _log.warning("housekeeping in %s is postponed: %s", log_dir.path, error)
         else:
             self._fail(log_dir, error)
 
@@ -378,7 +379,7 @@ class LogManager:
                 log.offline = log.offline or error
 
     def offsets(self, points: Mapping[Log, int]) -> dict[LogDir, dict[str, Offsets]]:
-        """The content of the checkpoint files as the logs stand now; any thread may ask.
+        """The present content of the checkpoint files; on any thread.
 
         `points` are recovery points that are not in the logs yet.
         """
@@ -393,10 +394,10 @@ class LogManager:
         }
         with self.moves.placing:
             placed = self.moves.places()
-            # A copy, made in one step: the logs' own thread goes on meanwhile.
+            # A copy, made in one step, since the logs' own thread runs on.
             for log, log_dir in self._dir_of.copy().items():
                 placed.append((log, log_dir, points.get(log, log.recovery_point)))
-        # First the other place of those that move: a crash decides which of the two counts.
+        # Moving logs come first, with their other place: a crash decides which of the two counts.
         for log, log_dir, point in placed:
             if log_dir in files:
                 rows, key = files[log_dir], (log.topic, log.partition)
@@ -412,7 +413,7 @@ class LogManager:
             log_dir.checkpoints.write({name: offsets})
 
     def save_dir(self, log_dir: LogDir) -> None:
-        """Replace the checkpoint files of a log dir by what is known now; on any thread."""
+        """Replace the checkpoint files of a log dir by the present state; on any thread."""
         with self._saving:
             if log_dir.offline is None:
                 log_dir.checkpoints.write(self.offsets({})[log_dir])

@@ -56,7 +56,7 @@ def folder_name(topic: str, partition: int) -> str:
 
 
 def deleted_folder_name(topic: str, partition: int, unique: str) -> str:
-    """The name of a folder on its way out, cut so that it fits the file system's 255 bytes."""
+    """The name of a folder that will be deleted, cut to fit the file system's 255 bytes."""
     tail = f"-{partition}.{unique}{DELETED_FOLDER}"
     return topic[: FOLDER_NAME_MAX - len(tail)] + tail
 
@@ -67,13 +67,13 @@ def future_folder_name(topic: str, partition: int, unique: str) -> str:
 
 
 def parse_future_folder(name: str) -> tuple[str, int] | None:
-    """Topic and partition of a folder that was to become theirs, or None."""
+    """Topic and partition of a folder that a move was copying to, or None."""
     match = _FUTURE_NAME.match(name)
     return parse_folder(match["place"]) if match else None
 
 
 def is_deleted_folder(name: str) -> bool:
-    """Whether a name is one that `deleted_folder_name`, or Kafka, gives."""
+    """Whether a name is one that `deleted_folder_name` or Kafka makes."""
     return _DELETED_NAME.match(name) is not None
 
 

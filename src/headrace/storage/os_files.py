@@ -14,11 +14,11 @@ from headrace.storage import system_calls
 from headrace.storage.files import Buffer, Lock, SyncFailed
 
 OPEN_FILES_MAX = 4096
-"""Descriptors that one OsFileSystem keeps open, or half of what the process may have if that is
-less; other files are reopened on use."""
+"""How many descriptors one OsFileSystem keeps open, or half of the process's limit if that is less;
+other files are reopened on use."""
 
-# Blocks taken ahead of a file that grows make each write cheaper by a third and syncs, too. A
-# small file would hold more than it is worth; a large one takes a quarter of its size, up to this.
+# Reserving blocks for a growing file makes writes a third cheaper, and syncs too. A small file is
+# not worth it; a large one reserves a quarter of its size, up to this.
 _RESERVE_FROM_BYTES = 4 << 20
 _RESERVE_BYTES_MAX = 16 << 20
 
@@ -36,10 +36,10 @@ def _sync_fd(fd: int, path: str, *, is_dir: bool = False) -> None:
 
 
 class _Descriptor:
-    """An open descriptor, closed when its last user lets go.
+    """An open descriptor, closed when its last reference is gone.
 
-    A thread in the middle of a read or sync holds a reference, so a close by the loop thread can
-    never hand the number to another file under its feet.
+    A thread in the middle of a read or sync holds a reference, so a close by the loop thread cannot
+    give the descriptor's number to another file meanwhile.
     """
 
     __slots__ = ("fd",)
@@ -85,7 +85,7 @@ class OsFile:
 
     @property
     def evictable(self) -> bool:
-        """Not with unsynced bytes: a write-back error is told only to descriptors open by then."""
+        """Not with unsynced bytes: only open descriptors learn of a write-back error."""
         return not self._held and self._synced_size == self.size
 
     def _open(self, extra_flags: int = 0) -> _Descriptor:
@@ -150,7 +150,7 @@ class OsFile:
                     return 0
                 if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):
                     raise
-                self._fs.nowait = False  # this file system cannot tell: read plainly from now on
+                self._fs.nowait = False  # not supported by this file system: use pread from now on
         data = os.pread(descriptor.fd, len(buffer), offset)
         buffer[: len(data)] = data
         return len(data)
@@ -168,7 +168,7 @@ class OsFile:
             try:
                 system_calls.reserve(descriptor.fd, self.size, size - self.size)
             except OSError:
-                self.trim()  # a part of it helps nobody and may be the last room there is
+                self.trim()  # a part of it is useless, and may be the last free space
 
     def trim(self) -> None:
         if self._reserved_bytes:
@@ -178,11 +178,11 @@ class OsFile:
                 os.ftruncate(descriptor.fd, self.size)
 
     def sync(self) -> None:
-        # The kernel tells of a failed write-back once and then holds the pages for clean. Who
-        # asks next, or at the same time, must not be told that all is well.
+        # The kernel reports a failed write-back once and then considers the pages clean. A later
+        # or concurrent sync must not succeed.
         with self._syncing:
             if self._closed:
-                return  # its segment was removed meanwhile: nothing is left to be made durable
+                return  # its segment was removed meanwhile: nothing is left to sync
             if self._sync_error is not None:
                 raise self._sync_error
             descriptor = self._descriptor or self._open()
@@ -221,10 +221,10 @@ class _OsLock:
 
 
 class OsFileSystem:
-    """The operating system's files, with a bound on how many are open at a time.
+    """The operating system's files, with a limit on how many are open at a time.
 
-    With read_only nothing can be written through its files, so what it looks at may belong to
-    another process or lie on a disk that takes no writes.
+    With read_only its files cannot be written to, so they may belong to another process or be on a
+    read-only disk.
     """
 
     def __init__(self, open_files_max: int = OPEN_FILES_MAX, *, read_only: bool = False) -> None:
@@ -247,7 +247,7 @@ class OsFileSystem:
             self._open_files.pop(file, None)
 
     def _evict(self, newest: OsFile) -> None:
-        """Close a file that is clean and not held: the oldest, but later if it was just read."""
+        """Close the oldest file that is clean and not held; one read lately comes later."""
         files = list(self._open_files)
         for file in chain(files, files):
             if file is newest or not file.evictable:

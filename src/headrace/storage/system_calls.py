@@ -1,4 +1,4 @@
-"""What is asked of a descriptor beyond reads and writes, on each system in its own way."""
+"""Syncs and reservations of files, which differ between operating systems."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def sync(fd: int, *, is_dir: bool = False) -> None:
 
 
 def _sync_drive(fd: int) -> bool:
-    """Empty the drive's volatile cache too, where macOS's fsync stops; False if it cannot be."""
+    """Flush the drive's cache too, which fsync on macOS does not; False if not supported."""
     import fcntl
 
     try:
@@ -36,14 +36,14 @@ def _sync_drive(fd: int) -> bool:
 
 
 def reserve(fd: int, start: int, length: int) -> None:
-    """Take blocks behind the end of a file without changing its size; raises OSError."""
-    # os.posix_fallocate changes the size, and every reader would take the zeros for batches.
+    """Reserve blocks after the end of a file without changing its size; raises OSError."""
+    # os.posix_fallocate changes the size, and readers would mistake the zeros for batches.
     import ctypes
 
     libc = ctypes.CDLL(None, use_errno=True)
     call = getattr(libc, "fallocate64", None) or getattr(libc, "fallocate", None)
     if call is None:
-        raise OSError(errno.ENOSYS, "room cannot be reserved here")
+        raise OSError(errno.ENOSYS, "space cannot be reserved on this system")
     call.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
     if call(fd, _FALLOC_KEEP_SIZE, start, length):
         code = ctypes.get_errno()

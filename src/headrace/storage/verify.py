@@ -61,7 +61,7 @@ Findings = Iterator[Finding]
 
 
 def verify(path: str, *, fs: FileSystem | None = None) -> Findings:
-    """Findings in a data folder, or in one partition's folder, as they are met; none is good."""
+    """The problems in a data folder or in one partition's folder, as they are found."""
     files = fs or OsFileSystem(read_only=True)
     if names.parse_folder(os.path.basename(os.path.abspath(path))) and _has_segments(files, path):
         offsets, _ = _read_checkpoints(files, os.path.dirname(os.path.abspath(path)))
@@ -83,7 +83,7 @@ def verify(path: str, *, fs: FileSystem | None = None) -> Findings:
         yield from _Partition(files, child, offsets).findings()
     for name, known in offsets.items():
         for place in sorted(known.keys() - folders):
-            problem = f"speaks of {names.folder_name(*place)}, which is not here"
+            problem = f"has {names.folder_name(*place)}, which is not here"
             yield Finding(Severity.INFO, os.path.join(path, name), None, problem)
 
 
@@ -120,7 +120,7 @@ def _read_snapshot(fs: FileSystem, path: str) -> list[Producer]:
 
 
 def _settled(read: Callable[[], T]) -> T:
-    """What a read gives or raises the second time, if it raises: a broker may be writing there."""
+    """Read, and read once more after an error: a broker may be writing there."""
     try:
         return read()
     except (CorruptCheckpoint, CorruptIndex, CorruptSnapshot):
@@ -160,7 +160,7 @@ class _Partition:
                     f"begins before the segment before it ends, at {self._expected}",
                 )
                 self._expected = base
-            # What is gone by now was deleted, since the folder was listed, by a broker that runs.
+            # A running broker has deleted the missing files since the folder was listed.
             with contextlib.suppress(FileNotFoundError):
                 yield from self._segment(base, is_last=base == bases[-1])
         yield from self._against_checkpoints()
@@ -200,7 +200,7 @@ class _Partition:
             )
 
     def _segment(self, base: int, is_last: bool) -> Findings:
-        """One segment: its batches, and that each index leads to them."""
+        """One segment: its batches, and whether each index points to them."""
         offsets, broken = self._index(OffsetIndex, base, names.OFFSET_INDEX)
         yield from broken
         times, broken = self._index(TimeIndex, base, names.TIME_INDEX)
@@ -211,7 +211,7 @@ class _Partition:
         time_name = names.offset_name(base, names.TIME_INDEX)
         log_name = names.offset_name(base, names.LOG)
         markers = {entry.last_offset for entry in aborted}
-        # The indexes ascend as the batches do: both are walked once, side by side.
+        # Indexes and batches both ascend: they are walked once, side by side.
         offsets.reverse()
         times.reverse()
         path = os.path.join(self._path, log_name)
@@ -221,7 +221,7 @@ class _Partition:
                 position, header, *_ = found
                 if header is None:
                     if found.is_last and self._fs.size(path) > file.size:
-                        return  # a broker that runs is in the middle of an append
+                        return  # a running broker is in the middle of an append
                     yield self._structure(log_name, found, is_last)
                     if found.is_last:
                         return
@@ -230,7 +230,7 @@ class _Partition:
                 while offsets and offsets[-1][1] <= position:
                     relative, at = offsets.pop()
                     if (base + relative, at) != (header.last_offset, position):
-                        problem = f"leads from offset {base + relative} to {at}, where it is not"
+                        problem = f"points from offset {base + relative} to {at}, where it is not"
                         yield self._warning(index_name, problem)
                 while times and base + times[-1][1] <= header.last_offset:
                     timestamp, relative = times.pop()
@@ -244,7 +244,7 @@ class _Partition:
             file.close()
         for name, left in ((index_name, offsets), (time_name, times)):
             if left:
-                yield self._warning(name, f"{len(left)} entries lead beyond the end of the log")
+                yield self._warning(name, f"{len(left)} entries point beyond the end of the log")
         for marker in sorted(markers):
             name = names.offset_name(base, names.TXN_INDEX)
             yield self._error(name, None, f"no abort marker at offset {marker}")
@@ -265,11 +265,11 @@ class _Partition:
                 for _ in iter_records(found.batch):
                     pass
             except InvalidBatch as error:
-                # The producer sent it so: the batch is whole, its records are not.
+                # The producer sent it like this: the batch is complete, its records are not.
                 yield self._warning(name, f"records do not unpack: {error}", position)
 
     def _structure(self, name: str, found: Salvaged, is_last: bool) -> Finding:
-        """Bytes that are no batch: a torn tail where the log may end, else damage."""
+        """Bytes that are not a batch: a torn tail at the end of the log, else damage."""
         if is_last and found.is_last and self._expected >= self._recovery_point:
             problem = f"{found.damage}: a torn tail, cut at the next start"
             return self._warning(name, problem, found.position)
@@ -278,7 +278,7 @@ class _Partition:
     def _index(
         self, kind: type[SparseIndex], base: int, suffix: str
     ) -> tuple[list[tuple[int, int]], list[Finding]]:
-        """The entries of an index that ascends, or why there are none."""
+        """The entries of an ascending index, or what is wrong with it."""
         name = names.offset_name(base, suffix)
         if name not in self._present:
             return [], []
@@ -286,10 +286,10 @@ class _Partition:
             path = os.path.join(self._path, name)
             entries = _settled(lambda: index_entries(kind, self._fs.read(path)))
         except CorruptIndex as error:
-            return [], [self._warning(name, f"{error}; it is built again")]
+            return [], [self._warning(name, f"{error}; it is rebuilt")]
         for before, after in pairwise(entries):
             if before[0] >= after[0] or before[1] >= after[1]:
-                problem = f"entry {after} does not ascend from {before}; it is built again"
+                problem = f"entry {after} does not ascend from {before}; it is rebuilt"
                 return [], [self._warning(name, problem)]
         return entries, []
 
@@ -308,7 +308,7 @@ class _Partition:
             if offset > self._expected:
                 path = os.path.join(os.path.dirname(os.path.abspath(self._path)), name)
                 folder = os.path.basename(os.path.abspath(self._path))
-                problem = f"says {offset} of {folder}, which ends at {self._expected}"
+                problem = f"has {offset} for {folder}, which ends at {self._expected}"
                 yield Finding(Severity.ERROR, path, None, problem)
 
     def _error(self, name: str, position: int | None, problem: str) -> Finding:

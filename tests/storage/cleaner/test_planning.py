@@ -13,8 +13,8 @@ from headrace.protocol.control import ControlType
 from headrace.storage import Log
 from headrace.storage.cleaner.options import LastRecord
 from headrace.storage.cleaner.planning import (
+    dirtiest,
     examine,
-    filthiest,
     last_records,
     segment_facts,
 )
@@ -76,7 +76,7 @@ def test_the_dirtiest_log_comes_first(bench: Bench) -> None:
     clean, dirty = bench.log(0), bench.log(1)
     bases = three_segments(clean)
     three_segments(dirty)
-    chosen = filthiest([examine(clean, bases[1], START_MS), examine(dirty, None, START_MS)])
+    chosen = dirtiest([examine(clean, bases[1], START_MS), examine(dirty, None, START_MS)])
     assert chosen is not None
     assert chosen.log is dirty
 

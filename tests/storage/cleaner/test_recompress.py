@@ -73,7 +73,7 @@ def unpacks(batch: bytearray) -> bool:
 
 
 def test_a_gap_between_the_records_is_refused() -> None:
-    with pytest.raises(InvalidBatch, match="says it is 2"):
+    with pytest.raises(InvalidBatch, match="has offset delta 2"):
         recompress(build_batch([Record(0, 1, b"a", b"b"), Record(2, 1, b"c", b"d")]), 1)
 
 

@@ -44,7 +44,7 @@ def begin_move(manager: LogManager, log: Log) -> LogMove:
 
 def copy_all(move: LogMove, between: Callable[[], None] = lambda: None) -> None:
     """Copy until the log can be swapped; something else happens between the turns."""
-    while (turn := move.next_turn(NOW_MS)) is not None:
+    while (turn := move.next_step(NOW_MS)) is not None:
         turn()
         between()
 

@@ -135,7 +135,7 @@ def test_producers_transactions_and_epochs_move_with_the_log(
     copy_all(move, lambda: transaction(next(number)))
     transaction(9)
     idempotent(1)
-    assert move.next_turn(NOW_MS) is None
+    assert move.next_step(NOW_MS) is None
     manager.moves.swap(move)
     assert idempotent(1)
     finish_move(manager, move)
@@ -183,7 +183,7 @@ def test_log_that_was_never_written_to_moves(manager: LogManager, tmp_path: Path
 def test_retention_goes_on_while_a_log_is_copied(manager: LogManager) -> None:
     log = new_log(manager)
     move = begin_move(manager, log)
-    turn = move.next_turn(NOW_MS)
+    turn = move.next_step(NOW_MS)
     assert turn is not None
     turn()
     checkpoint(log)
@@ -205,7 +205,7 @@ def test_segment_that_retention_takes_in_the_middle_of_its_copy_is_no_trouble(
     log = new_log(manager)
     checkpoint(log)
     move = begin_move(manager, log)
-    turn = move.next_turn(NOW_MS)
+    turn = move.next_step(NOW_MS)
     assert turn is not None
     log.delete_records(40)
     manager.run_retention(NOW_MS)
@@ -239,7 +239,7 @@ def test_segment_that_compaction_replaced_is_copied_again(manager: LogManager) -
     point = move.recovery_point
     append(log, b"later")
     compact(log)
-    turn = move.next_turn(NOW_MS)
+    turn = move.next_step(NOW_MS)
     assert turn is not None
     turn()
     copy_all(move)
@@ -283,7 +283,7 @@ def test_flush_under_way_speaks_of_the_old_files_only(manager: LogManager) -> No
     append(log, b"in both")
     pending = log.begin_flush()
     assert pending is not None
-    assert move.next_turn(NOW_MS) is None
+    assert move.next_step(NOW_MS) is None
     manager.moves.swap(move)
     append(log, b"in the new one")
     pending.run()
@@ -348,7 +348,7 @@ def test_cancelled_move_leaves_the_log_alone(
     move = manager.moves.begin(log, manager.dirs[1])
     if is_made:
         move.make_folder()
-        turn = move.next_turn(NOW_MS)
+        turn = move.next_step(NOW_MS)
         manager.moves.cancel(move)
         assert turn is not None
         turn()  # it was under way: what it finds missing it takes for a change of the log
@@ -460,12 +460,12 @@ def test_old_folder_that_cannot_be_renamed_is_no_trouble(tmp_path: Path) -> None
 def test_truncation_ends_a_move(manager: LogManager) -> None:
     log = new_log(manager)
     move = begin_move(manager, log)
-    turn = move.next_turn(NOW_MS)
+    turn = move.next_step(NOW_MS)
     assert turn is not None
     turn()
     log.truncate_to(10, NOW_MS)
     with pytest.raises(SourceChanged):
-        move.next_turn(NOW_MS)
+        move.next_step(NOW_MS)
 
 
 def test_readers_go_on_with_what_they_hold_of_the_old_files(manager: LogManager) -> None:

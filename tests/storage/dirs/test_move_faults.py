@@ -30,7 +30,7 @@ def test_old_folder_is_the_log_when_the_sync_of_the_new_one_failed(tmp_path: Pat
     append(log, b"acknowledged from the old folder")
     flush(log)
     acknowledged = log.synced_offset
-    assert move.next_turn(NOW_MS) is None
+    assert move.next_step(NOW_MS) is None
     manager.moves.swap(move)
     append(log, b"never acknowledged")
     active = log.active.file.path
@@ -52,7 +52,7 @@ def test_failing_disk_that_a_log_has_left_is_not_its_fault(tmp_path: Path) -> No
     move = begin_move(manager, log)
     copy_all(move)
     append(log, b"written in both")
-    assert move.next_turn(NOW_MS) is None
+    assert move.next_step(NOW_MS) is None
     late = log.begin_flush()
     assert late is not None
     manager.moves.swap(move)
@@ -126,7 +126,7 @@ def test_move_that_was_called_off_gives_its_space_back(tmp_path: Path) -> None:
         append(log, b"k", b"w" * 300_000)
     flush(log)
     move = begin_move(manager, log)
-    turn = move.next_turn(NOW_MS)
+    turn = move.next_step(NOW_MS)
     assert turn is not None
     turn()
     manager.moves.cancel(move)

@@ -39,7 +39,7 @@ class Story:
     def move(self, manager: LogManager, log: Log) -> None:
         move = begin_move(manager, log)
         while True:
-            turn = move.next_turn(NOW_MS)
+            turn = move.next_step(NOW_MS)
             if turn is None:
                 break
             turn()

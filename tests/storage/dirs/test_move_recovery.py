@@ -76,7 +76,7 @@ def test_note_tells_which_folder_is_the_log(
 
 
 def test_two_folders_without_a_note_are_left_to_a_person(root: Path) -> None:
-    with pytest.raises(LogDirError, match="move one away"):
+    with pytest.raises(LogDirError, match="move one of them elsewhere"):
         loaded(root)
     assert len(list(root.glob("*/t-0"))) == 2
 

@@ -359,10 +359,10 @@ def test_piece_of_a_file_that_was_cut_is_an_error(tmp_path: Path) -> None:
     piece = log.read(0, 1000, upto=1)
     assert piece is not None
     os.truncate(piece.file.path, len(piece) - 1)
-    with pytest.raises(OSError, match="was cut"):
+    with pytest.raises(OSError, match="was truncated"):
         piece.read()
     log.active.file.truncate(len(piece) - 1)
-    with pytest.raises(OSError, match="was cut"):
+    with pytest.raises(OSError, match="was truncated"):
         piece.read_nowait()
 
 

@@ -370,4 +370,4 @@ def test_one_job_that_fails_is_not_the_end_of_its_thread(caplog: pytest.LogCaptu
     threads.submit(done.set)
     assert done.wait(10)
     threads.shutdown()
-    assert "nobody expected" in caplog.text
+    assert "unexpected error" in caplog.text

@@ -1,4 +1,4 @@
-"""`headrace log`: what is in the files of a partition, and whether they are sound."""
+"""`headrace log`: show what is in the files of a partition, and check them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ import typer
 from headrace.cli.common.errors import CliError
 from headrace.cli.common.output import Output, OutputOption, Row, quiet_pipe, show_rows
 
-app = typer.Typer(help="Look into the files of a broker; only reads.", no_args_is_help=True)
+app = typer.Typer(
+    help="Read and check the files of a broker; changes nothing.", no_args_is_help=True
+)
 
 PathArgument = Annotated[
     Path,
@@ -25,7 +27,7 @@ PathArgument = Annotated[
 
 
 class Decode(StrEnum):
-    """Internal topics whose records can be shown as what they mean."""
+    """Internal topics whose records can be decoded."""
 
     offsets = "offsets"
     transactions = "transactions"
@@ -35,7 +37,9 @@ class Decode(StrEnum):
 def dump(
     path: PathArgument,
     *,
-    deep: Annotated[bool, typer.Option("--deep", help="Also the records of every batch.")] = False,
+    deep: Annotated[
+        bool, typer.Option("--deep", help="Show the records of every batch, too.")
+    ] = False,
     decode: Annotated[
         Decode | None,
         typer.Option(help="Show the records of __consumer_offsets or __transaction_state."),
@@ -56,13 +60,13 @@ def dump(
 
 @app.command()
 def verify(path: PathArgument, *, output: OutputOption = Output.table) -> None:
-    """Check every file and that they agree; exit code 1 if something is damaged."""
+    """Check every file and whether they agree; the exit code is 1 if something is damaged."""
     from headrace.storage.verify import Severity, holds_logs
     from headrace.storage.verify import verify as find
 
     _check_there(path)
     if not path.is_dir():
-        raise CliError(f"{path} is no folder", "name a partition's folder or a data folder")
+        raise CliError(f"{path} is not a folder", "name a partition's folder or a data folder")
     if not holds_logs(str(path)):
         raise CliError(
             f"{path} holds no log, so there is nothing to verify",
@@ -80,7 +84,9 @@ def verify(path: PathArgument, *, output: OutputOption = Output.table) -> None:
 
 def _check_there(path: Path) -> None:
     if not path.exists():
-        raise CliError(f"there is no {path}", "name a file, a partition's folder or a data folder")
+        raise CliError(
+            f"{path} does not exist", "name a file, a partition's folder or a data folder"
+        )
 
 
 def _stream_json(rows: Iterable[Row]) -> None:

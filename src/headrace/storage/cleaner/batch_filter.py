@@ -25,7 +25,7 @@ _control_key = Struct(">hh")
 
 
 class BatchFilter:
-    """Decides batch by batch, in offset order; `on_aborted` gets the index rows that live on."""
+    """Decides batch by batch, in offset order; `on_aborted` gets the index rows that stay."""
 
     def __init__(
         self,
@@ -135,7 +135,7 @@ class BatchFilter:
 
     def _empty(self, batch: memoryview, header: BatchHeader) -> Buffer | None:
         """None, or a batch without records where one must stay."""
-        # The end of the range stays too, so that the next offset can be told from the log alone.
+        # The end of the range stays too, so that the log alone gives the next offset.
         if header.next_offset == self._options.first_uncleanable_offset or self._is_last_of(header):
             return emptied(batch, header)
         return None
@@ -146,7 +146,7 @@ class BatchFilter:
             return False
         if last.data_offset is not None:
             return header.last_offset == last.data_offset
-        # Only a marker is left of this producer: it carries the epoch that fences zombies.
+        # Only a marker is left of this producer: it has the epoch that fences zombies.
         return header.is_control and header.producer_epoch == last.producer_epoch
 
     def _malformed(self, batch: memoryview, header: BatchHeader) -> Buffer:

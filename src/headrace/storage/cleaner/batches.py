@@ -33,7 +33,7 @@ _int64 = Struct(">q")
 
 
 def payload_of(batch: memoryview, header: BatchHeader, limit_bytes: int) -> bytes:
-    """The records of a batch, unpacked; ValueError when they cannot be."""
+    """The records of a batch, unpacked; ValueError if that fails."""
     return bytes(decompress(header.codec, batch[HEADER_BYTES:], limit_bytes))
 
 
@@ -97,7 +97,7 @@ def _patched(
     max_timestamp: int,
     record_count: int,
 ) -> bytearray:
-    """The batch with another payload; all of its header that is not named here stays."""
+    """The batch with another payload; the other fields of its header stay."""
     out = bytearray(batch[:HEADER_BYTES])
     out += packed
     _int32.pack_into(out, LENGTH_AT, len(out) - LOG_OVERHEAD_BYTES)
@@ -112,10 +112,11 @@ def _patched(
 def recompress(
     batch: Buffer, codec: int, level: int | None = None, limit_bytes: int = UNPACKED_BYTES_MAX
 ) -> bytearray:
-    """One batch with another codec and a new CRC; InvalidBatch when it does not unpack.
+    """One batch with another codec and a new CRC, for `compression.type`.
 
-    The records are walked, since the broker vouches for a batch that it packed itself: their
-    number and their offsets must be those of the header.
+    The records are checked, since the broker is responsible for a batch that it packed itself:
+    their number and their offsets must be those of the header. InvalidBatch if they are not, or if
+    the batch does not unpack.
     """
     header = read_header(batch, 0)
     view = memoryview(batch)[: header.size]
@@ -123,7 +124,7 @@ def recompress(
         payload = payload_of(view, header, limit_bytes)
         for index, record in enumerate(decode_records(payload, header.record_count, 0, 0, None)):
             if record.offset != index:
-                raise InvalidBatch(f"record {index} of the batch says it is {record.offset}")
+                raise InvalidBatch(f"record {index} of the batch has offset delta {record.offset}")
     except ValueError as error:
         raise InvalidBatch(str(error)) from error
     return repacked(view, header, payload, codec, level)

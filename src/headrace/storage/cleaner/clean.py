@@ -35,7 +35,7 @@ RELATIVE_OFFSET_MAX = 2**31 - 1
 
 
 class Uncleanable(Exception):
-    """The log cannot be cleaned as it is, however often it is tried."""
+    """The log cannot be cleaned as it is; a retry would fail the same way."""
 
 
 def clean(
@@ -127,7 +127,7 @@ class _Run:
                 if not self._map_batch(header, batch, transactions):
                     return
                 offsets.latest_offset = header.last_offset
-            # What earlier cleanings removed at the end of the segment counts as clean.
+            # Offsets that earlier cleanings removed at the end of the segment count as clean.
             offsets.latest_offset = segment.next_offset - 1
 
     def _map_batch(
@@ -135,7 +135,7 @@ class _Run:
     ) -> bool:
         """Put the keys of a batch into the map; False when they do not all fit."""
         if header.is_control:
-            # The kind of a marker does not matter here: either way its transaction is over.
+            # The type of a marker does not matter here: its transaction is over.
             transactions.on_abort(header.producer_id, header.last_offset)
             return True
         if header.is_transactional and transactions.on_data(header.producer_id, header.last_offset):
@@ -144,7 +144,7 @@ class _Run:
         put = self.offsets.put
         try:
             payload = payload_of(batch, header, self.options.unpacked_bytes_max)
-            # A batch that turns out malformed stays whole, so none of its keys may count.
+            # A malformed batch stays as it is, so none of its keys may count.
             records = list(raw_records(payload, header.record_count))
         except ValueError:
             return True
@@ -174,7 +174,7 @@ class _Run:
         return CleanedGroup(base_offset, tuple(segment.base_offset for segment in group))
 
     def _batches(self, segment: SegmentFacts) -> Iterator[tuple[BatchHeader, memoryview]]:
-        """Checked batches. A wrong CRC raises: a rewrite would give damaged data a good one."""
+        """Checked batches; raises for a wrong CRC, which a rewrite would replace by a good one."""
         path = os.path.join(self.folder, names.offset_name(segment.base_offset, names.LOG))
         file = self.fs.open(path, size=segment.log_bytes)
         try:
@@ -187,7 +187,7 @@ class _Run:
             file.close()
 
     def _read_aborted(self) -> list[AbortedTxn]:
-        """Aborted transactions of the whole folder: a marker may lie beyond the cleaned part."""
+        """Aborted transactions of the whole folder: a marker may be beyond the cleaned part."""
         aborted: list[AbortedTxn] = []
         for name in self.fs.list(self.folder):
             if names.parse_offset(name, names.TXN_INDEX) is not None:
@@ -197,7 +197,7 @@ class _Run:
 
 
 class _Throttle:
-    """Keeps reads and writes together under a rate by sleeping, which only a worker may do."""
+    """Limits the rate of reads and writes together by sleeping, which only a worker may do."""
 
     def __init__(self, bytes_per_second: float):
         self._bytes_per_second = bytes_per_second
@@ -214,7 +214,10 @@ class _Throttle:
 def group_segments(
     segments: Sequence[SegmentFacts], *, segment_bytes: int, index_bytes: int
 ) -> list[list[SegmentFacts]]:
-    """Cut segments, in offset order, into groups that each fit one segment even if nothing goes."""
+    """Group neighbouring segments that fit into one, so that logs do not end as many small files.
+
+    A group fits even if nothing is removed from it.
+    """
     groups: list[list[SegmentFacts]] = []
     log_sum = index_sum = time_index_sum = 0
     for segment in segments:
@@ -226,8 +229,8 @@ def group_segments(
             and log_sum <= segment_bytes
             and index_sum <= index_bytes
             and time_index_sum <= index_bytes
-            # Indexes hold offsets relative to the base in 31 bits. An empty segment adds none, so
-            # a run of them over a long gap still becomes one.
+            # Indexes have offsets relative to the base in 31 bits. An empty segment adds none, so
+            # several of them over a long gap still become one.
             and (
                 segment.log_bytes == 0
                 or segment.next_offset - 1 - groups[-1][0].base_offset <= RELATIVE_OFFSET_MAX

@@ -1,4 +1,4 @@
-"""The cleaner: picks logs, has them cleaned in a worker, swaps the result in, remembers how far."""
+"""The cleaner: picks logs, has them cleaned in a worker, swaps the result in, saves progress."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from headrace.storage.cleaner.options import (
 from headrace.storage.cleaner.output import remove_cleaned
 from headrace.storage.cleaner.planning import (
     Candidate,
+    dirtiest,
     examine,
-    filthiest,
     last_records,
     segment_facts,
 )
@@ -35,7 +35,7 @@ from headrace.storage.manager import LogManager
 _log = logging.getLogger(__name__)
 
 FAILURES_MAX = 3
-"""How often in a row the work on a log may fail for no clear reason before it is left alone."""
+"""How often in a row the cleaning of a log may fail for unknown reasons before it is given up."""
 
 T = TypeVar("T")
 
@@ -47,7 +47,7 @@ class RunInWorker(Protocol):
 
 
 class RunInThread(Protocol):
-    """Calls a function that waits for the disk in a thread."""
+    """Calls a function that waits for the disk, in a thread."""
 
     def __call__(self, function: Callable[[], T], /) -> Awaitable[T]: ...
 
@@ -79,7 +79,7 @@ class Cleaner:
         self._cleaned = _read_checkpoints(logs)
         self._in_progress: set[Log] = set()
         self._failures: dict[Log, int] = {}
-        #: Logs that are not cleaned any more, each with the reason.
+        #: Logs that are no longer cleaned, each with the reason.
         self.uncleanable: dict[Log, str] = {}
 
     def candidates(self, now_ms: int) -> list[Candidate]:
@@ -100,22 +100,22 @@ class Cleaner:
         return found
 
     def _forget_deleted(self) -> None:
-        """Let go of what is known of deleted logs; others may have their names."""
+        """Forget deleted logs; new ones may have their names."""
         self._cleaned = {log: row for log, row in self._cleaned.items() if not log.deleted}
         self._failures = {log: row for log, row in self._failures.items() if not log.deleted}
         self.uncleanable = {log: row for log, row in self.uncleanable.items() if not log.deleted}
 
     async def clean_next(self, now_ms: int) -> CleanStats | None:
-        """Clean the dirtiest log that is due; None when there is none or it failed.
+        """Clean the dirtiest log that is due; None without one, or if it failed.
 
         May be awaited several times at once: each call takes another log. On cancel the log is as
         it was or has its first groups swapped; `*.cleaned` files that are left go later.
         """
-        candidate = filthiest(self.candidates(now_ms))
+        candidate = dirtiest(self.candidates(now_ms))
         return None if candidate is None else await self.clean(candidate, now_ms)
 
     async def clean(self, candidate: Candidate, now_ms: int) -> CleanStats | None:
-        """Clean one log; None when that failed, which is logged."""
+        """Clean one log; None if that failed, which is logged."""
         log, folder = candidate.log, candidate.log.dir
         self._in_progress.add(log)
         try:
@@ -167,7 +167,7 @@ class Cleaner:
         result: CleanResult,
         now_ms: int,
     ) -> bool:
-        """Swap group by group, oldest first; False when the log has changed or moved meanwhile.
+        """Swap group by group, oldest first; False if the log has changed or moved meanwhile.
 
         The order matters: a tombstone may go only after all older values of its key have gone, so
         when one group cannot be swapped none after it may be.
@@ -175,7 +175,7 @@ class Cleaner:
         sizes = {segment.base_offset: segment.log_bytes for segment in segments}
         for group in result.groups:
             if log.dir != folder:
-                return False  # what was cleaned goes with the old folder
+                return False  # the cleaned files are removed with the old folder
             if not _is_unchanged(log, group, sizes):
                 await self._run_in_thread(partial(remove_cleaned, self._logs.fs, folder))
                 return False
@@ -219,7 +219,7 @@ class Cleaner:
                 "%s is not compacted any more: %s; `headrace log verify` tells more", name, error
             )
         else:
-            _log.warning("the compaction of %s failed and is tried again: %r", name, error)
+            _log.warning("the compaction of %s failed and is retried: %r", name, error)
 
 
 def _is_unchanged(log: Log, group: CleanedGroup, sizes: dict[int, int]) -> bool:

@@ -53,7 +53,7 @@ class OffsetMap:
         return self.entries / self.slots
 
     def put(self, key: bytes, offset: int) -> bool:
-        """Remember `offset` for `key`; False, and nothing changed, when a new key has no room."""
+        """Remember `offset` for `key`; False, without a change, if a new key has no room."""
         first, second = _halves(blake2b(key, digest_size=HASH_BYTES).digest())
         cells, slots = self._cells, self.slots
         slot = first % slots
@@ -76,7 +76,7 @@ class OffsetMap:
                 slot -= slots
 
     def get(self, key: bytes) -> int:
-        """The latest offset of `key`, or -1 when the dirty part does not hold it."""
+        """The latest offset of `key`, or -1 if the dirty part does not have it."""
         first, second = _halves(blake2b(key, digest_size=HASH_BYTES).digest())
         cells, slots = self._cells, self.slots
         slot = first % slots
@@ -93,7 +93,7 @@ class OffsetMap:
                 slot -= slots
 
     def close(self) -> None:
-        """Give the memory back."""
+        """Free the memory."""
         self._cells.release()
         self._memory.close()
 

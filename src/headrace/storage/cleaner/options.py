@@ -1,4 +1,4 @@
-"""What a cleaning job is told, as plain values that travel to a worker process."""
+"""The input and the result of a cleaning, as plain values that go to a worker and back."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class LastRecord(NamedTuple):
 
 
 class SegmentFacts(NamedTuple):
-    """What the cleaner needs to know of one segment, as plain values that travel to a worker."""
+    """What the cleaner needs to know of one segment."""
 
     base_offset: int
     next_offset: int
@@ -31,7 +31,7 @@ class SegmentFacts(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanOptions:
-    """The range to clean, the topic's settings, the limits, and the time it happens at."""
+    """The range to clean, the topic's settings, the limits, and the present time."""
 
     #: Keys are taken from here on; below it no key has two records.
     first_dirty_offset: int
@@ -53,7 +53,7 @@ class CleanOptions:
 
 @dataclass(slots=True)
 class CleanStats:
-    """What a job read, kept and found."""
+    """What a cleaning read, kept and found."""
 
     bytes_read: int = 0
     bytes_kept: int = 0

@@ -1,4 +1,4 @@
-"""A `*.cleaned` segment being written: log, indexes and aborted transactions."""
+"""Writes a `*.cleaned` segment: log, indexes and aborted transactions."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class CleanedSegment:
 
 
 def remove_cleaned(fs: FileSystem, folder: str) -> None:
-    """Remove what a cleaning that did not finish left behind."""
+    """Remove the files of an unfinished cleaning."""
     for name in fs.list(folder):
         if name.endswith(names.CLEANED):
             fs.remove(os.path.join(folder, name))

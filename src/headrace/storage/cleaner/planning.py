@@ -1,4 +1,4 @@
-"""Which log to clean next, and how much of it."""
+"""Decides which log to clean next, and how much of it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headrace.storage.log.segment import Segment
 
 
 class Candidate(NamedTuple):
-    """A compacted log as the cleaner sees it: clean, then dirty, then what must stay as it is."""
+    """A compacted log as the cleaner sees it: clean, then dirty, then not cleanable."""
 
     log: Log
     first_dirty_offset: int
@@ -35,7 +35,7 @@ class Candidate(NamedTuple):
         return self.is_overdue or self.dirty_ratio > self.log.config.min_cleanable_dirty_ratio
 
 
-def filthiest(candidates: Iterable[Candidate]) -> Candidate | None:
+def dirtiest(candidates: Iterable[Candidate]) -> Candidate | None:
     """The candidate with the greatest dirty part among those that are due."""
     due = [candidate for candidate in candidates if candidate.is_due]
     return max(due, key=lambda candidate: candidate.dirty_ratio, default=None)
@@ -44,7 +44,7 @@ def filthiest(candidates: Iterable[Candidate]) -> Candidate | None:
 def examine(log: Log, cleaned_offset: int | None, now_ms: int) -> Candidate:
     """Measure a log that was cleaned up to an offset, or never (None); raises BadBatch."""
     first_dirty_offset = log.start_offset if cleaned_offset is None else cleaned_offset
-    # Below the start after DeleteRecords, above the end after lost data: begin again.
+    # Below the start after DeleteRecords, above the end after lost data: start again.
     if not log.start_offset <= first_dirty_offset <= log.end_offset:
         first_dirty_offset = log.start_offset
     segments = log.segments
@@ -71,8 +71,8 @@ def examine(log: Log, cleaned_offset: int | None, now_ms: int) -> Candidate:
 def _cleanable(log: Log, first_dirty_offset: int, now_ms: int) -> int:
     """How many segments, from the oldest on, may be cleaned; never the active one.
 
-    Above the recovery point no durable snapshot speaks for the producers yet: after a crash their
-    last five batches, which they may still repeat, are read from the log, so there they stay.
+    Above the recovery point no durable snapshot has the producers yet: after a crash their last
+    five batches, which they may still repeat, are read from the log, so they stay there.
     """
     young_ms = now_ms - log.config.min_compaction_lag_ms
     limit = min(log.last_stable_offset, log.recovery_point)
@@ -113,7 +113,7 @@ def segment_facts(candidate: Candidate) -> list[SegmentFacts]:
 
 
 def last_records(log: Log) -> dict[int, LastRecord]:
-    """The last trace of every active producer."""
+    """What must stay in the log of every active producer."""
     return {
         producer.producer_id: LastRecord(
             producer.last_offset if producer.batches else None, producer.epoch

@@ -33,7 +33,7 @@ class RawRecord(NamedTuple):
 
 
 def raw_records(payload: bytes, count: int) -> Iterator[RawRecord]:
-    """Walk exactly `count` records that fill the payload; ProtocolError when they do not."""
+    """Walk exactly `count` records that fill the payload; ProtocolError if they do not."""
     pos = 0
     size = len(payload)
     # The cleaner spends most of its time here. Most numbers take one byte, and a call for each

@@ -1,4 +1,4 @@
-"""Which transactions the cleaner is inside of, so that it drops aborted data and spent markers."""
+"""Follows transactions during a cleaning, so that aborted data and spent markers are dropped."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from headrace.storage.log.txn_index import AbortedTxn
 
 
 class CleanedTransactions:
-    """Follows the batches of a log in offset order and says which of them may go.
+    """Sees the batches of a log in offset order and decides which of them may be dropped.
 
-    Offsets below the last stable offset are read only, so every transaction met here is decided.
-    A marker is spent once a pass meets no batch of its transaction; it then starts its delete
-    horizon as a tombstone does.
+    Only offsets below the last stable offset are read, so every transaction here is decided. A
+    marker is spent once a pass finds no batch of its transaction; its delete horizon then starts,
+    as for a tombstone.
     """
 
     def __init__(self, aborted: Iterable[AbortedTxn], start_offset: int):
-        # An abort whose marker lies before the start is over: taking it in would make the
+        # An abort whose marker is before the start is over: including it would make the
         # producer's next, committed, transaction look aborted.
         self._coming = sorted(
             (txn for txn in aborted if txn.last_offset >= start_offset),
@@ -44,10 +44,10 @@ class CleanedTransactions:
         return spent
 
     def on_abort(self, producer_id: int, offset: int) -> tuple[bool, AbortedTxn | None]:
-        """Note an abort marker: whether it is spent, and the index row that must live on with it.
+        """Note an abort marker: whether it is spent, and the index row that must stay with it.
 
-        Data of the transaction that no index row called aborted (a lost index) keeps its marker:
-        recovery rebuilds the row from it.
+        If data of the transaction has no index row (a lost index), its marker stays: recovery
+        rebuilds the row from it.
         """
         self._advance(offset)
         row = self._aborting.pop(producer_id, None)

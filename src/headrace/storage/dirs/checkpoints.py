@@ -1,9 +1,9 @@
-"""Small text files that outlive the process, in Apache Kafka's format and written atomically.
+"""Offset checkpoints and other small text files, in Apache Kafka's format, written atomically.
 
-An offset checkpoint is a version line, a count line and one `topic partition offset` line each.
-Kafka's format has no checksum, so a flipped digit would be believed: beside the checkpoints of a
-folder lies `checkpoints.crc32c` with the checksums that each file may have. It is written before
-the checkpoint and lists the old and the new checksum, so a crash between the two is no damage.
+An offset checkpoint is a version line, a count line and one line `topic partition offset` for each
+partition. Kafka's format has no checksum, so a flipped digit would go unnoticed: a folder with
+checkpoints also has `checkpoints.crc32c` with the checksums that each file may have. It is written
+before the checkpoint and has the old and the new checksum, so a crash between the two does no harm.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Offsets = dict[tuple[str, int], int]
 
 
 class CorruptCheckpoint(ValueError):
-    """A checkpoint that cannot be believed."""
+    """A checkpoint that is damaged."""
 
 
 def format_offsets(offsets: Mapping[tuple[str, int], int]) -> bytes:
@@ -38,7 +38,7 @@ def format_offsets(offsets: Mapping[tuple[str, int], int]) -> bytes:
 
 
 def parse_offsets(data: bytes) -> Offsets:
-    """The offsets of a checkpoint; raises CorruptCheckpoint when it is not a whole one."""
+    """The offsets of a checkpoint; raises CorruptCheckpoint if it is incomplete."""
     offsets: Offsets = {}
     for line in _rows(data):
         try:
@@ -55,7 +55,7 @@ def format_epochs(epochs: Iterable[tuple[int, int]]) -> bytes:
 
 
 def parse_epochs(data: bytes) -> list[tuple[int, int]]:
-    """The (epoch, start offset) rows; raises CorruptCheckpoint when they cannot be right."""
+    """The (epoch, start offset) rows; raises CorruptCheckpoint if they cannot be right."""
     epochs: list[tuple[int, int]] = []
     for line in _rows(data):
         try:
@@ -89,12 +89,12 @@ class CheckpointFolder:
         self._fs = fs
         self._path = path
         self._checksums = self._read_checksums()
-        # What the files hold, as last read or written; not so sure after a failed write.
+        # The content of the files, as last read or written; unsure after a failed write.
         self._rows: dict[str, Offsets] = {}
         self._unsure: set[str] = set()
 
     def read(self, name: str) -> Offsets:
-        """A checkpoint's offsets, empty when it was never written; raises CorruptCheckpoint."""
+        """A checkpoint's offsets, empty if it was never written; raises CorruptCheckpoint."""
         path = os.path.join(self._path, name)
         if not self._fs.exists(path):
             return {}
@@ -109,7 +109,7 @@ class CheckpointFolder:
     def write(self, files: Mapping[str, Offsets]) -> None:
         """Write the checkpoints that changed; durable when this returns.
 
-        Raises OSError; then each file holds the old or the new rows, and either is believed.
+        Raises OSError; then each file has the old or the new rows, and either is accepted.
         """
         changed = {
             name: rows
@@ -132,7 +132,7 @@ class CheckpointFolder:
             self._rows[name] = dict(changed[name])
 
     def knows(self, key: tuple[str, int]) -> bool:
-        """Whether some checkpoint speaks, or may speak, of a partition."""
+        """Whether a checkpoint has, or may have, a row of a partition."""
         return bool(self._unsure) or any(key in rows for rows in self._rows.values())
 
     def keep(self, keys: Container[tuple[str, int]]) -> None:
@@ -145,7 +145,7 @@ class CheckpointFolder:
         )
 
     def forget(self, name: str) -> None:
-        """Accept whatever a file not written by this class holds from now on."""
+        """Accept any content of a file from now on, since another writer replaces it."""
         self._rows.pop(name, None)
         if self._checksums.pop(name, None):
             self._write_checksums(self._checksums)
@@ -167,7 +167,7 @@ class CheckpointFolder:
         first, _, data = self._fs.read(path).partition(b"\n")
         try:
             if int(first, 16) != crc32c(data):
-                return {}  # the damage is in the checksums, not in what they guard
+                return {}  # the checksums are damaged, not the files they guard
             rows = [line.split(" ") for line in data.decode("ascii").splitlines()]
             return {name: tuple(int(value, 16) for value in values) for name, *values in rows}
         except ValueError:
@@ -180,7 +180,7 @@ def format_partition_metadata(topic_id: bytes) -> bytes:
 
 
 def parse_partition_metadata(data: bytes) -> bytes:
-    """The topic id; raises CorruptCheckpoint when the file does not hold one."""
+    """The topic id; raises CorruptCheckpoint if the file has none."""
     try:
         rows = dict(line.split(": ", 1) for line in data.decode("ascii").splitlines() if line)
         topic_id = base64.urlsafe_b64decode(rows["topic_id"] + "==")

@@ -1,9 +1,9 @@
-"""Which log dirs are here, which are new, and which are missing.
+"""Which log dirs are present, which are new, and which are missing.
 
-A disk that is not mounted leaves an empty folder, which looks like a new one. To take it for one
-would make its partitions again, empty. So every log dir has an id in its `meta.properties`, and
-whoever keeps the metadata remembers the ids. One that is in no folder is missing, and then nothing
-is made that may be in it.
+A disk that is not mounted leaves an empty folder, which looks like a new one. Using it would create
+its partitions again, empty. So every log dir has an id in its `meta.properties`, and the metadata
+remembers the ids. A log dir whose id is in no folder is missing, and then no partition is created
+that may be in it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ GIVEN_UP_SETTING = "headrace.log.dirs.lost"
 
 
 class DirInventory:
-    """The log dirs of one node against those it had before."""
+    """Compares the log dirs of one node with those it had before."""
 
     def __init__(
         self, dirs: Sequence[LogDir], cluster_id: str, node_id: int, known: Mapping[str, str]
@@ -32,10 +32,10 @@ class DirInventory:
     def missing(
         self, partitions: Collection[tuple[str, int]], given_up: Collection[str]
     ) -> dict[str, str]:
-        """The known log dirs, ids by path, that are in no folder while partitions are nowhere.
+        """The known log dirs, ids by path, that are missing, if partitions are missing too.
 
-        Not those that are given up. An empty folder in the place of one goes offline. Raises
-        LogDirError for a folder of another cluster or node, and when two have the same id.
+        Log dirs that are given up do not count. An empty folder in place of one goes offline.
+        Raises LogDirError for a folder of another cluster or node, and if two have the same id.
         """
         found: dict[str, str] = {}
         here: set[tuple[str, int]] = set()
@@ -46,7 +46,7 @@ class DirInventory:
                 if its_id in found:
                     raise LogDirError(
                         f"{log_dir.path} and {found[its_id]} are both log dir {its_id}: one is a "
-                        "copy; leave it out of log.dirs"
+                        "copy; remove it from log.dirs"
                     )
                 found[its_id] = log_dir.path
             try:
@@ -59,12 +59,12 @@ class DirInventory:
             if its_id not in found and its_id not in given_up
         }
         if here.issuperset(partitions):
-            return {}  # whatever was there, nothing of it is needed
+            return {}  # every partition is here
         self._report(missing)
         return missing
 
     def _id_of(self, log_dir: LogDir) -> str | None:
-        """A log dir's id; one that has lost the file with it has what it was known by."""
+        """A log dir's id; if its file is lost, the id that the metadata knows."""
         if log_dir.identity is not None:
             return log_dir.identity.directory_id
         return self._known.get(log_dir.path) if log_dir.is_formatted else None
@@ -73,15 +73,15 @@ class DirInventory:
         dirs = {log_dir.path: log_dir for log_dir in self._dirs}
         for path, its_id in missing.items():
             log_dir = dirs.get(path)
-            way_out = f"to give up what was in it, set {GIVEN_UP_SETTING}={its_id}"
+            remedy = f"to give up its data, set {GIVEN_UP_SETTING}={its_id}"
             if log_dir is None or log_dir.is_formatted:
-                _log.error("log dir %s, last seen at %s, is missing; %s", its_id, path, way_out)
+                _log.error("log dir %s, last seen at %s, is missing; %s", its_id, path, remedy)
             else:
                 reason = f"the folder is empty, but it was log dir {its_id}: mount its disk, or, "
-                log_dir.fail(LogDirError(reason + way_out))
+                log_dir.fail(LogDirError(reason + remedy))
 
     def identify(self, random_bits: Callable[[int], int]) -> dict[str, str]:
-        """Give the log dirs that are new an id, durably; all ids by path."""
+        """Give new log dirs an id, durably; returns all ids by path."""
         ids = {}
         for log_dir in self._online():
             try:

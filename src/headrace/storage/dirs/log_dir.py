@@ -18,29 +18,29 @@ _CLEAN_SHUTDOWN_CONTENT = b'{"version":0,"brokerEpoch":-1}'
 
 
 class LogDirError(OSError):
-    """A log dir that cannot be used as it is; the message says what to do."""
+    """A log dir cannot be used as it is; the message says what to do."""
 
 
 class LogDir:
-    """A folder that this process holds; offline once its disk has failed."""
+    """A folder that this process has locked; offline once its disk has failed."""
 
     def __init__(self, fs: FileSystem, path: str) -> None:
         self.fs = fs
         self.path = path
         self.offline: OSError | None = None
         self.was_clean = False
-        #: No batch that was ever written here can have vanished by a crash of the machine.
+        #: Whether the machine has not crashed since the last write here, so that no batch is lost.
         self.same_boot = False
-        #: Whether it was ever made a log dir; an unmounted disk leaves a folder that was not.
+        #: Whether it was ever formatted as a log dir; the folder of an unmounted disk was not.
         self.is_formatted = False
         self.identity: DirIdentity | None = None
         self._lock: Lock | None = None
         self._checkpoints: CheckpointFolder | None = None
 
     def open(self) -> None:
-        """Make the folder if it is new, lock it, check its format, read whose it is.
+        """Create the folder if it is new, lock it, check its format, and read its identity.
 
-        Raises OSError. A folder that is new stays without a format until `format`.
+        Raises OSError. A new folder has no format until `format`.
         """
         fs = self.fs
         self._make()
@@ -62,25 +62,25 @@ class LogDir:
         self._checkpoints = CheckpointFolder(fs, self.path)
 
     def fail(self, error: OSError) -> None:
-        """Serve nothing from here until a restart."""
+        """Take the log dir offline until a restart."""
         if self.offline is None:
             _log.error("log dir %s is offline: %s", self.path, error)
             self.offline = error
 
     def check_owner(self, cluster_id: str, node_id: int) -> None:
-        """Raise LogDirError for a folder of another cluster or node: nothing in it is ours."""
+        """Raise LogDirError for a folder of another cluster or node."""
         own = self.identity
         if own is None or (own.cluster_id, own.node_id) == (cluster_id, node_id):
             return
         raise LogDirError(
             f"{self.path} belongs to node {own.node_id} of cluster {own.cluster_id}, this is node "
-            f"{node_id} of cluster {cluster_id}: is the disk with the metadata mounted, and are "
-            "log.dirs, metadata.log.dir and node.id the right ones? If the metadata is lost, "
+            f"{node_id} of cluster {cluster_id}: check that the disk with the metadata is mounted, "
+            "and log.dirs, metadata.log.dir and node.id. If the metadata is lost, "
             f"remove {self._file(names.META_PROPERTIES)}; the partitions here are then set aside"
         )
 
     def identify(self, identity: DirIdentity) -> None:
-        """Make durable whose the folder is."""
+        """Write the identity of the log dir; durable when this returns."""
         self.fs.write_atomic(self._file(names.META_PROPERTIES), identity.encode())
         self.identity = identity
 
@@ -101,22 +101,22 @@ class LogDir:
         return self._checkpoints
 
     def read_checkpoint(self, name: str) -> tuple[Offsets, str | None]:
-        """A checkpoint's offsets; empty, with the reason, when it cannot be believed."""
+        """A checkpoint's offsets; empty, with the reason, if it is damaged."""
         try:
             return self.checkpoints.read(name), None
         except CorruptCheckpoint as error:
             return {}, str(error)
 
     def forget_clean_shutdown(self) -> None:
-        """Make durable that the folder is in use; before the first append."""
+        """Make durable that the folder is in use, before the first append."""
         if self.was_clean:
             self.fs.remove(self._file(names.CLEAN_SHUTDOWN))
         self.fs.sync_dir(self.path)
 
     def remember_boot(self) -> None:
-        """Note in which run of the machine the folder is written to; when all in it is synced.
+        """Write the present boot of the machine, once everything in the folder is synced.
 
-        Not durable, and rightly so: after a power loss it must not be believed.
+        Not durable on purpose: after a power loss it must not be trusted.
         """
         if not self.same_boot:
             self.fs.write(self._file(names.BOOT), self.fs.boot_id().encode())
@@ -131,7 +131,7 @@ class LogDir:
             self._lock = None
 
     def _make(self) -> None:
-        """Make the folder and what is missing above it, durably."""
+        """Create the folder and its missing parents, durably."""
         parent = os.path.dirname(self.path)
         parents = [parent]
         while not self.fs.exists(parent):
@@ -148,7 +148,7 @@ class LogDir:
         try:
             version = int(content)
         except ValueError:
-            raise LogDirError(f"{path} holds no format version; restore it from a backup") from None
+            raise LogDirError(f"{path} has no format version; restore it from a backup") from None
         if version != FORMAT_VERSION:
             raise LogDirError(
                 f"{self.path} has format {version}, this version reads {FORMAT_VERSION}; "
@@ -165,7 +165,10 @@ _DIRECTORY_ID_BYTES = 16
 
 @dataclass(frozen=True, slots=True)
 class DirIdentity:
-    """The cluster and the node that a log dir belongs to, and the id that it has for ever."""
+    """`meta.properties`: the cluster and node that a log dir belongs to, and its permanent id.
+
+    Written as Apache Kafka writes it.
+    """
 
     cluster_id: str
     node_id: int
@@ -182,7 +185,7 @@ class DirIdentity:
 
     @classmethod
     def decode(cls, data: bytes) -> DirIdentity | None:
-        """The identity in a file; None when it does not hold a whole one."""
+        """The identity in a file; None if it is incomplete."""
         try:
             lines = data.decode("ascii").splitlines()
             rows = dict(line.split("=", 1) for line in lines if line and line[0] not in "#!")

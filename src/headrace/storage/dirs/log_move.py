@@ -1,21 +1,21 @@
-"""A log that moves to another log dir while it is written and read.
+"""The move of one log to another log dir while it is written and read.
 
-1. Its files are copied to `TOPIC-PARTITION.UNIQUE-future` in the other log dir, turn by turn on
-   another thread; each turn is synced.
-2. When little is missing the log is rolled. All that lies below is copied, with the producers and
-   epochs at that offset, and synced: it is the recovery point of the copy, in its checkpoint file.
-   So is a note (`move_recovery`) that says nothing yet.
-3. On the thread of the logs the last bytes are copied, the note is made to name this run of the
-   machine, the folder gets its final name and the log goes on in it. Nothing of this waits for the
+1. Its files are copied to `TOPIC-PARTITION.UNIQUE-future` in the other log dir, step by step on
+   another thread; each step is synced.
+2. When little is missing, the log is rolled. Everything below is copied, with the producers and
+   epochs at that offset, and synced: this is the copy's recovery point, in its checkpoint file.
+   An empty note (`move_recovery`) is synced too.
+3. On the logs' thread, the last bytes are copied, the present boot of the machine is added to the
+   note, the folder gets its final name, and the log continues in it. None of this waits for the
    disk.
-4. The next flush, which alone may say that what was appended since is durable, syncs the new files
-   and then replaces the note by one that says that the copy is whole.
-5. The old folder becomes a deleted one and, when that is durable, the note goes.
+4. The next flush syncs the new files and then replaces the note by one that says that the copy is
+   complete. Until then, nothing that was appended since is reported as durable.
+5. The old folder is renamed to be deleted and, when that is durable, the note is removed.
 
-So until 4 a power loss finds all that was acknowledged in the old folder, and after 4 in the new
-one. From 3 to 5 both have the partition's name, and the note tells which is the log: the new one
-if it is whole, or if the machine has run on and all that was written is there. A folder that has
-not got its final name is never the log.
+So until 4 a power loss finds everything acknowledged in the old folder, and after 4 in the new one.
+From 3 to 5 both have the partition's name, and the note says which is the log: the new one if it is
+complete, or if the machine has not been restarted and so everything written is there. A folder
+without its final name is never the log.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ if TYPE_CHECKING:
     from headrace.storage.log.log import Log
 
 TAIL_BYTES_MAX = 1 << 20
-"""What may be left to be copied on the thread of the logs: less than a millisecond."""
+"""How much may be left to copy on the logs' thread: less than a millisecond."""
 
-# What a copy of the log must not have: halves, and what speaks of this folder only.
+# What a copy must not have: incomplete files, and files about the old folder only.
 _LEFT_BEHIND = (names.TEMPORARY, names.DELETED, names.CLEANED, names.SWAP, names.ARRIVED, PLAN)
 
-Turn = Callable[[], None]
+Step = Callable[[], None]
 
 _log = logging.getLogger(__name__)
 
 
 class LogMove:
-    """One move: all methods are called on the thread of the logs, a turn on any other."""
+    """One move; all methods are called on the logs' thread, the steps on any other."""
 
     def __init__(
         self,
@@ -69,11 +69,11 @@ class LogMove:
         self.old_recovery_point = log.recovery_point
         name = names.future_folder_name(log.topic, log.partition, unique)
         self.folder = os.path.join(target.path, name)
-        #: Set by whoever has made the folder, durably.
+        #: Set by the caller once the folder exists durably.
         self.has_folder = False
         self.is_cancelled = False
         self.has_swapped = False
-        #: Whether the new folder is the log, whatever happens.
+        #: Whether the new folder is the log for good.
         self.has_arrived = False
         self._fs: FileSystem = log.fs
         self._save_checkpoints = save_checkpoints
@@ -85,7 +85,7 @@ class LogMove:
 
     @property
     def recovery_point(self) -> int | None:
-        """Up to where nothing of the copy needs to be checked after a crash; None: not known."""
+        """Below this, the copy need not be checked after a crash; None if not known yet."""
         return self._point.offset if self._point is not None else None
 
     @property
@@ -94,7 +94,7 @@ class LogMove:
 
     @property
     def copied_offset(self) -> int:
-        """Below this all is copied."""
+        """Everything below this offset is copied."""
         for segment in self.log.segments:
             copy = self._copies.get(segment)
             if copy is None or copy.size < segment.size:
@@ -102,16 +102,16 @@ class LogMove:
         return self.log.end_offset
 
     def make_folder(self) -> None:
-        """Make the folder, which keeps what was asked for in mind; on any thread. Raises OSError.
+        """Create the folder, which also records that the move was requested; on any thread.
 
-        Durable once the log dir is synced.
+        Durable once the log dir is synced. Raises OSError.
         """
         self._fs.mkdir(self.folder)
 
-    def next_turn(self, now_ms: int) -> Turn | None:
-        """What is to be copied next; None when the log can be swapped.
+    def next_step(self, now_ms: int) -> Step | None:
+        """What to copy next; None when the log can be swapped.
 
-        Raises OSError, as the turn does: then the move has failed.
+        Raises OSError, as the step does: then the move has failed.
         """
         log = self.log
         if log.truncations != self._truncations:
@@ -127,8 +127,8 @@ class LogMove:
                     return self._copy_of(segment).copy_sealed
             if active.size - self._copy_of(active).size > TAIL_BYTES_MAX:
                 return self._copy_of(active).copy_some
-            if self._point is None or not self._point.speaks_for(sealed):
-                log.roll(now_ms)  # what it held, if anything, is a sealed segment then
+            if self._point is None or not self._point.covers(sealed):
+                log.roll(now_ms)  # its content, if any, is in a sealed segment then
                 self._point = _Point(log)
                 self._copy_of(log.active)
             elif not self._point.is_saved:
@@ -143,16 +143,16 @@ class LogMove:
         return copy
 
     def _save(self) -> None:
-        """Write what belongs to the recovery point, and the recovery point itself."""
+        """Write the files that belong to the recovery point, and the recovery point itself."""
         fs, point = self._fs, self._point
         assert point is not None
         for name in fs.list(self.old_folder):
             if not name.endswith((*names.SEGMENT_SUFFIXES, *_LEFT_BEHIND)):
                 self._copy_file(name)
-        earlier = read_note(fs, self.old_folder)  # which is kept while a log dir is missing
+        earlier = read_note(fs, self.old_folder)  # kept while a log dir is missing
         self._number = earlier.number + 1 if earlier is not None else 1
-        self._copies[point.active].open()  # here, not on the thread of the logs
-        # A note must be there, whatever it says, before the folder can have its final name.
+        self._copies[point.active].open()  # here, not on the logs' thread
+        # There must be a note, even an empty one, before the folder gets its final name.
         contents = point.contents(self.folder)
         contents[os.path.join(self.folder, names.ARRIVED)] = MoveNote(self._number, "").encode()
         for path, data in contents.items():
@@ -179,13 +179,13 @@ class LogMove:
 
     @property
     def can_swap(self) -> bool:
-        """Whether nothing else exchanges or saves the log's files now."""
+        """Whether no compaction or checkpoint uses the log's files now."""
         return self.log.swap is None and not self.log.unsynced.is_saving
 
     def swap(self) -> None:
-        """Let the log go on in the new folder, right after `next_turn` gave None.
+        """Let the log continue in the new folder, right after `next_step` returned None.
 
-        Raises OSError; then the log is as it was. Durable with the next flush.
+        Raises OSError; then the log is unchanged. Durable with the next flush.
         """
         fs, log, point = self._fs, self.log, self._point
         assert point is not None, "nothing is copied yet"
@@ -201,34 +201,36 @@ class LogMove:
         self.old_recovery_point = log.recovery_point
         for segment in segments:
             segment.moved(final)
-        log.go_on_in(final, segments, point.offset, self)
+        log.continue_in(final, segments, point.offset, self)
 
     def close(self) -> None:
-        """Let go of the copies of a move that has come to nothing; no turn is under way."""
+        """Close the copies of a move that failed; no step is running."""
         for copy in self._copies.values():
             copy.close()
 
     def confirm(self) -> None:
-        """Say durably that the new folder is whole; all in it is synced by now. Raises OSError."""
+        """Mark the new folder as complete, durably; its files are synced by now. Raises OSError."""
         note = MoveNote(self._number)
         self._fs.write_atomic(os.path.join(self.folder, names.ARRIVED), note.encode())
 
-    def doubt(self) -> None:
-        """Let the old folder be the log after a restart: what a failed sync dropped is there."""
+    def withdraw(self) -> None:
+        """Make the old folder the log after a restart: a failed sync lost data in the new one."""
         try:
             path = os.path.join(self.folder, names.ARRIVED)
             self._fs.write(path, MoveNote(self._number, "").encode())
         except OSError as error:
-            _log.error("%s may be taken for the log though its sync failed: %s", self.folder, error)
+            _log.error(
+                "%s may be mistaken for the log though its sync failed: %s", self.folder, error
+            )
 
     def complete(self) -> None:
-        """Let go of the old folder."""
+        """Give up the old folder."""
         self.has_arrived = True
         self._on_arrival(self)
 
 
 class _Point:
-    """The log where it was rolled for the move: its producers, its epochs and what is sealed."""
+    """The log at the roll for the move: its producers, epochs and sealed segments."""
 
     def __init__(self, log: Log) -> None:
         self.offset = log.end_offset
@@ -238,8 +240,8 @@ class _Point:
         self._snapshot = Snapshot(log.end_offset, log.producers)
         self._epochs = log.epochs.rows()
 
-    def speaks_for(self, sealed: list[Segment]) -> bool:
-        """Whether compaction has put nothing in the place of a segment since."""
+    def covers(self, sealed: list[Segment]) -> bool:
+        """Whether compaction has not replaced a segment since."""
         return all(each.base_offset >= self.offset or each in self._sealed for each in sealed)
 
     def contents(self, folder: str) -> dict[str, bytes]:
@@ -248,6 +250,6 @@ class _Point:
 
 
 def _remove(copies: list[SegmentCopy]) -> None:
-    """Remove the copies of segments that the log has no more."""
+    """Remove the copies of segments that are no longer in the log."""
     for copy in copies:
         copy.remove()

@@ -1,4 +1,4 @@
-"""The moves of a manager's logs between its log dirs: begun, called off, brought to their end."""
+"""Moves a manager's logs between its log dirs: begins, cancels and completes moves."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _log = logging.getLogger(__name__)
 
 
 class LogMover:
-    """At most one move for each log; all methods but `finish` are called on the logs' thread."""
+    """Has at most one move for each log; all methods but `finish` are for the logs' thread."""
 
     def __init__(self, manager: LogManager) -> None:
         self._manager = manager
         self._by_log: dict[Log, LogMove] = {}
-        #: Held while a log changes its place, and by whoever reads places with recovery points.
+        #: Held while a log changes its log dir, and while log dirs are read with recovery points.
         self.placing = threading.Lock()
-        #: What a crash or a stop has interrupted, to be begun again.
+        #: Moves that a crash or a stop interrupted, to be started again.
         self.wanted: list[tuple[TopicPartition, LogDir]] = []
 
     def __iter__(self) -> Iterator[LogMove]:
@@ -39,14 +39,14 @@ class LogMover:
         return self._by_log.get(log)
 
     def settle(self) -> list[str]:
-        """Sort out what a crash left, before the logs are opened; folders to be removed."""
+        """Sort out what a crash left, before logs are opened; returns the folders to remove."""
         manager = self._manager
         settlement = settle(manager.fs, manager.dirs, manager.all_here, manager.unique)
         self.wanted = settlement.wanted
         return settlement.leftovers
 
     def places(self) -> list[tuple[Log, LogDir, int]]:
-        """Both log dirs of each log that moves, with the recovery point there; with `placing`."""
+        """Both log dirs of each moving log, with the recovery point there; hold `placing`."""
         places = []
         for move in self:
             places.append((move.log, move.source, move.old_recovery_point))
@@ -55,7 +55,7 @@ class LogMover:
         return places
 
     def begin(self, log: Log, target: LogDir) -> LogMove:
-        """Have a log move; its folder is still to be made."""
+        """Begin to move a log; its folder is created later."""
         manager = self._manager
         move = LogMove(
             log, manager.dir_of(log), target, manager.unique(), manager.save_dir, self._arrived
@@ -64,29 +64,29 @@ class LogMover:
         return move
 
     def cancel(self, move: LogMove) -> None:
-        """Call a move off, unless the log is there already; what was copied is removed later."""
+        """Cancel a move, unless the log has already moved; the copy is removed later."""
         if not move.has_swapped and self._by_log.get(move.log) is move:
             del self._by_log[move.log]
             move.is_cancelled = True
             self.remove_copy(move)
 
     def remove_copy(self, move: LogMove) -> None:
-        """Remove the folder of a move that was called off, as it may have been made since."""
+        """Remove the folder of a cancelled move, which may have been created since."""
         self._discard(move, move.target, move.folder)
 
     def swap(self, move: LogMove) -> None:
-        """Let a log go on where it was to move to; raises OSError, and then it has not moved."""
+        """Let a log continue in its new log dir; on OSError it has not moved."""
         with self.placing:
             move.swap()
             self._manager.has_moved(move.log, move.target)
 
     def _arrived(self, move: LogMove) -> None:
-        """Let go of the old folder; durable when `finish` has run."""
+        """Give up the old folder; durable when `finish` has run."""
         if not move.log.deleted:  # or it is gone by now
             self._discard(move, move.source, move.old_folder)
 
     def finish(self, move: LogMove) -> None:
-        """Forget that a log has moved, durably, when the move cannot be mistaken any more.
+        """Forget durably that a log has moved, once its old folder cannot be mistaken for it.
 
         May be called on any thread. Raises OSError.
         """
@@ -96,12 +96,12 @@ class LogMover:
             remove_note(manager.fs, move.folder)
 
     def forget(self, move: LogMove) -> None:
-        """Take a move that was finished off the list."""
+        """Remove a finished move from the list."""
         if self._by_log.get(move.log) is move:
             del self._by_log[move.log]
 
     def log_deleted(self, log: Log) -> None:
-        """Remove what a deleted log has in a second folder."""
+        """Remove the second folder of a deleted log."""
         move = self._by_log.pop(log, None)
         if move is not None:
             move.is_cancelled = True
@@ -116,10 +116,10 @@ class LogMover:
         target = os.path.join(log_dir.path, name)
         try:
             if not manager.fs.exists(folder):
-                return  # it was not made yet
+                return  # it was not created yet
             manager.fs.rename(folder, target)
         except OSError as error:
-            # The next start finds it, and knows that it is not the log.
+            # The next start finds it, and recognises that it is not the log.
             _log.error("%s is left over: %s", folder, error)
             return
         manager.has_renamed(log_dir, target, log, move.old_segments)

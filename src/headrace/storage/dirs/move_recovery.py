@@ -1,9 +1,10 @@
-"""Which of two folders is the log, when a crash came in the middle of a move between log dirs.
+"""After a crash in the middle of a move between log dirs: which of two folders is the log.
 
 A folder that a log has moved to has a note in it until the old folder is gone for good: the number
-of the move, and either that the copy is whole or in which run of the machine it was made. In the
-same run all that was written is there; after a power loss only a whole copy is the log. A stale
-folder may turn up later, with a disk that was away: the higher number is the log. See `move`.
+of the move, and either that the copy is complete or in which boot of the machine it was made. In
+the same boot everything written is there; after a power loss only a complete copy is the log. A
+stale folder may appear later, with a disk that was missing: the higher number is the log. See
+`log_move`.
 """
 
 from __future__ import annotations
@@ -22,23 +23,23 @@ from headrace.storage.dirs.log_dir import LogDir
 from headrace.storage.files import FileSystem
 
 _log = logging.getLogger(__name__)
-_WHOLE = "whole"
+_COMPLETE = "whole"
 
 
 class MoveNote(NamedTuple):
-    """What is said of a folder that a log has moved to."""
+    """The note in a folder that a log has moved to."""
 
     number: int
-    #: The run of the machine in which it was made, if that is known; None once it is whole.
+    #: The boot in which the copy was made, if known; None once it is complete.
     boot_id: str | None = None
 
     def encode(self) -> bytes:
-        return f"{self.number} {_WHOLE if self.boot_id is None else self.boot_id}\n".encode()
+        return f"{self.number} {_COMPLETE if self.boot_id is None else self.boot_id}\n".encode()
 
 
 def add_boot_id(fs: FileSystem, folder: str) -> None:
-    """Add this run of the machine to a note without any; not durable. Raises OSError."""
-    # A file that is cut and written anew is one that some file systems make the writer wait for.
+    """Add the present boot to a note without one; not durable. Raises OSError."""
+    # Some file systems make a writer wait that truncates a file and writes it again.
     note = fs.open(os.path.join(folder, names.ARRIVED))
     try:
         note.append(fs.boot_id().encode() + b"\n")
@@ -47,7 +48,7 @@ def add_boot_id(fs: FileSystem, folder: str) -> None:
 
 
 def read_note(fs: FileSystem, folder: str) -> MoveNote | None:
-    """The note in a folder; None when there is none. One that is torn says nothing for sure."""
+    """The note in a folder; None without one. A torn note has no boot and number 0."""
     path = os.path.join(folder, names.ARRIVED)
     if not fs.exists(path):
         return None
@@ -55,11 +56,11 @@ def read_note(fs: FileSystem, folder: str) -> MoveNote | None:
     if not number.isdecimal() or not rest.endswith("\n"):
         return MoveNote(0, "")
     made_in = rest.strip("\n")  # on the first line, or added below it
-    return MoveNote(int(number), None if made_in == _WHOLE else made_in)
+    return MoveNote(int(number), None if made_in == _COMPLETE else made_in)
 
 
 def remove_note(fs: FileSystem, folder: str) -> None:
-    """Forget that a log has moved here: no other folder can be taken for it any more.
+    """Forget that a log has moved here: no other folder can be mistaken for it.
 
     Durable on return: the next move counts from there. Raises OSError.
     """
@@ -86,21 +87,21 @@ class _Folder:
 
 
 class MoveRecovery:
-    """The folders of all partitions after a start, made to be one for each."""
+    """Leaves one folder for each partition after a start."""
 
     def __init__(self, fs: FileSystem, all_here: bool, unique: Callable[[], str]) -> None:
         self._fs = fs
-        # With a log dir missing, what is not found may be there.
+        # If a log dir is missing, folders that are not found may be there.
         self._all_here = all_here
         self._unique = unique
         self._found: dict[TopicPartition, list[_Folder]] = defaultdict(list)
         self._futures: list[tuple[TopicPartition, LogDir, str]] = []
-        #: Moves that were asked for and had not come to their end.
+        #: Moves that were requested and not completed.
         self.wanted: list[tuple[TopicPartition, LogDir]] = []
-        #: Folders with half a copy, to be removed.
+        #: Folders with an incomplete copy, to be removed.
         self.leftovers: list[str] = []
 
-    def look_through(self, log_dir: LogDir) -> None:
+    def find_partitions(self, log_dir: LogDir) -> None:
         """Find the partitions of a log dir; raises OSError."""
         for name in self._fs.list(log_dir.path):
             path = os.path.join(log_dir.path, name)
@@ -111,13 +112,13 @@ class MoveRecovery:
                 self._futures.append((place, log_dir, path))
 
     def settle(self) -> None:
-        """Leave one folder for each partition; what cannot be done is logged, and stays."""
+        """Leave one folder for each partition; failures are logged."""
         for place, folders in self._found.items():
             if any(folder.note is not None for folder in folders):
                 try:
                     self._choose(place, folders)
                 except OSError as error:
-                    _log.error("a move of %s-%d cannot be brought to its end: %s", *place, error)
+                    _log.error("a move of %s-%d cannot be completed: %s", *place, error)
         for place, log_dir, path in self._futures:
             folders = self._found.get(place, [])
             if folders or self._all_here:
@@ -128,26 +129,26 @@ class MoveRecovery:
     def _choose(self, place: TopicPartition, folders: list[_Folder]) -> None:
         sure = [folder for folder in folders if folder.is_sure]
         if not sure and not self._all_here:
-            for folder in folders:  # the log itself must be in the log dir that is missing
+            for folder in folders:  # the log itself must be in the missing log dir
                 name = names.future_folder_name(*place, self._unique())
                 self._fs.rename(folder.path, os.path.join(folder.log_dir.path, name))
             self._found[place] = []
             return
         chosen = max(sure or folders, key=lambda folder: folder.number)
         if chosen.note is not None and chosen.note.boot_id is not None:
-            self._make_whole(chosen)
+            self._complete_copy(chosen)
         stale = [each for each in folders if each not in sure or each.number < chosen.number]
         for folder in stale:
             if folder is not chosen:
                 self._remove(place, folder, chosen.path)
-                if folder.number > chosen.number:  # it was not whole: the move begins again
+                if folder.number > chosen.number:  # it was incomplete: the move starts again
                     self.wanted.append((place, folder.log_dir))
         self._found[place] = [chosen]
         if chosen.note is not None and self._all_here:
             remove_note(self._fs, chosen.path)
 
-    def _make_whole(self, folder: _Folder) -> None:
-        """Sync all that a process which was killed has left, and say so; durable on return."""
+    def _complete_copy(self, folder: _Folder) -> None:
+        """Sync what a killed process has left, and mark it as complete; durable on return."""
         fs = self._fs
         for name in fs.list(folder.path):
             fs.sync_path(os.path.join(folder.path, name))
@@ -166,12 +167,12 @@ class MoveRecovery:
 def settle(
     fs: FileSystem, dirs: Iterable[LogDir], all_here: bool, unique: Callable[[], str]
 ) -> MoveRecovery:
-    """Sort out what a crash left of moves; a log dir that cannot be read goes offline."""
+    """Sort out moves that a crash interrupted; a log dir that cannot be read goes offline."""
     settlement = MoveRecovery(fs, all_here, unique)
     for log_dir in dirs:
         if log_dir.offline is None:
             try:
-                settlement.look_through(log_dir)
+                settlement.find_partitions(log_dir)
             except OSError as error:
                 log_dir.fail(error)
                 return settle(fs, dirs, False, unique)

@@ -1,4 +1,4 @@
-"""The copy of one segment in another folder, made in turns while the segment may still grow."""
+"""The copy of one segment in another folder, made in steps while the segment may still grow."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from headrace.storage.log.segment import Segment
 from headrace.storage.log.sparse_index import CorruptIndex
 
 TURN_BYTES = 4 << 20
-"""What is copied and synced at a time: some milliseconds of a thread."""
+"""How much is copied and synced in one step: some milliseconds of a thread."""
 _CHUNK_BYTES = 1 << 20
-# What a scan can build again.
+# Indexes that a scan can rebuild.
 _SCANNED = (names.OFFSET_INDEX, names.TIME_INDEX)
 
 
 class SourceChanged(OSError):
-    """What is copied has changed in a way that its copy cannot follow."""
+    """The source has changed in a way that its copy cannot follow."""
 
 
 class SegmentCopy:
-    """A segment's copy, as far as it is made; one thread at a time."""
+    """A copy of a segment in progress; used by one thread at a time."""
 
     def __init__(self, fs: FileSystem, original: Segment, folder: str) -> None:
         self.original = original
-        #: The copy once it is whole.
+        #: The copy once it is complete.
         self.segment: Segment | None = None
         self._fs = fs
         self._folder = folder
         self._source = original.folder
-        # As they are now: whatever takes the segment out of its log gives them a suffix.
+        # The present names: they get a suffix when the segment leaves its log.
         self._names = [os.path.basename(path) for path in original.files()]
         self._file: File | None = None
         self._was_missing = False
@@ -40,20 +40,20 @@ class SegmentCopy:
         return self._file.size if self._file is not None else 0
 
     def open(self) -> File:
-        """The log file of the copy, made when it is first asked for. Raises OSError."""
+        """The log file of the copy, created on first use. Raises OSError."""
         if self._file is None:
             path = os.path.join(self._folder, self._names[0])
             self._file = self._fs.open(path, create=True)
         return self._file
 
     def copy_some(self) -> None:
-        """Copy and sync as much as belongs to a turn. Raises OSError."""
+        """Copy and sync one step. Raises OSError."""
         file = self.open()
         append_upto(file, self.original.file, min(self.original.size, file.size + TURN_BYTES))
         file.sync()
 
     def copy_sealed(self) -> None:
-        """Do the same for a segment that grows no more; its indexes follow at the end."""
+        """Copy and sync one step of a sealed segment; its indexes follow at the end."""
         original = self.original
         try:
             self.copy_some()
@@ -64,20 +64,22 @@ class SegmentCopy:
                 file.trim()
                 file.close()
                 segment = self._open()
-                if original.aborted.is_vouched and not original.aborted.is_empty:
-                    segment.aborted.reset(original.aborted.aborted)  # no file vouches for it yet
+                if original.aborted.is_verified and not original.aborted.is_empty:
+                    segment.aborted.reset(
+                        original.aborted.aborted
+                    )  # no checksum file verifies it yet
                     for index in segment.aborted.unsynced_files():
                         index.sync()
                     segment.aborted.close()
                 self.segment = segment
         except FileNotFoundError:
-            # Retention or compaction has taken it, which shows before the next turn.
+            # Retention or compaction has removed it, which shows before the next step.
             if self._was_missing:
                 raise
             self._was_missing = True
 
     def finish_active(self) -> Segment:
-        """Copy what is missing of the segment that grows; the next checkpoint syncs its indexes."""
+        """Copy the rest of the active segment; the next checkpoint syncs its indexes."""
         original, file = self.original, self.open()
         append_upto(file, original.file, original.size)
         if original.size:
@@ -85,7 +87,7 @@ class SegmentCopy:
             self._copy_indexes()
         segment = self._open()
         segment.file.close()
-        segment.file = file  # which has written what is not synced
+        segment.file = file  # which knows what is not synced
         if original.size:
             segment.seal()  # lists the indexes as written and not synced
             segment.aborted.reset(original.aborted.aborted)
@@ -93,7 +95,7 @@ class SegmentCopy:
         return segment
 
     def _copy_indexes(self) -> list[str]:
-        """Copy what is beside the log file, as it is on disk; the paths of the copies."""
+        """Copy the index files as they are on disk; returns the paths of the copies."""
         copies = []
         for name in self._names[1:]:
             if self._fs.exists(path := os.path.join(self._source, name)):
@@ -110,20 +112,20 @@ class SegmentCopy:
         try:
             segment = Segment.open(self._fs, self._folder, base_offset, sizes, created_ms)
         except CorruptIndex:
-            # As recovery does: reads scan where they have no index, and the next start builds it.
+            # As in recovery: reads scan without an index, and the next start rebuilds it.
             left = {name: sizes[name] for name in sizes if not name.endswith(_SCANNED)}
             segment = Segment.open(self._fs, self._folder, base_offset, left, created_ms)
             segment.index_damaged = True
-        segment.take_after(self.original)
+        segment.copy_state_of(self.original)
         return segment
 
     def close(self) -> None:
-        """Let go of a copy that is not wanted any more; it is removed with its folder."""
+        """Close a copy that is no longer wanted; it is removed with its folder."""
         if self._file is not None and self.segment is None:
             self._file.close()
 
     def remove(self) -> None:
-        """Remove what was copied. Raises OSError."""
+        """Remove the copied files. Raises OSError."""
         if self._file is not None:
             self._file.close()
         for name in self._names:
@@ -132,7 +134,7 @@ class SegmentCopy:
 
 
 def append_upto(target: File, source: File, end: int) -> None:
-    """Go on with the copy of a file up to a position. Raises OSError."""
+    """Continue the copy of a file up to a position. Raises OSError."""
     while target.size < end:
         data = source.pread(min(end - target.size, _CHUNK_BYTES), target.size)
         if not data:

@@ -1,4 +1,7 @@
-"""What a log refuses to append, and why; the fast path asks only whether something is wrong."""
+"""Which batches a log refuses to append, and why.
+
+The fast path in `log.py` only finds out that something is wrong; these functions say what.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ from headrace.storage.log.producers import Producers
 
 
 class Origin(IntEnum):
-    """Who appends: decides what is checked and who gives offsets."""
+    """Who appends: decides what is checked and who assigns offsets."""
 
     CLIENT = 0
     COORDINATOR = 1
@@ -30,7 +33,7 @@ class Origin(IntEnum):
 
 
 class AppendInfo(NamedTuple):
-    """Where an append went, or where the batch that it repeats already is."""
+    """The offsets of an append, or of the batch that it repeats."""
 
     base_offset: int
     last_offset: int
@@ -39,8 +42,8 @@ class AppendInfo(NamedTuple):
     duplicate: bool = False
 
 
-# What a client must not say: log-append time, control, a codec that is not there. The bits that
-# have no meaning yet are masked away: Kafka stores them as they come.
+# What a client must not set: log-append time, control, an unknown codec. Bits without a meaning are
+# masked out: Kafka stores them unchanged.
 MEANINGFUL_ATTRIBUTES = 0x3F
 REFUSED_ATTRIBUTES = frozenset(
     attributes
@@ -58,16 +61,18 @@ _CODECS = {
 
 
 def codec_wanted(header: BatchHeader, config: LogConfig) -> Codec | None:
-    """The codec that `compression.type` asks for if the batch has another; ask before append."""
+    """The codec that `compression.type` asks for, if the batch has another; call before append."""
     wanted = _CODECS.get(config.compression_type)
     return wanted if wanted != header.codec else None
 
 
 def refuse_produced(data: Buffer) -> NoReturn:
-    """Raise the KafkaError that says what is wrong with a client's batch."""
+    """Raise the KafkaError for what is wrong with a client's batch."""
     header = check_batch(data, 0, len(data))
     if header.size != len(data):
-        raise InvalidBatch(f"{len(data) - header.size} bytes follow the one batch that is allowed")
+        raise InvalidBatch(
+            f"{len(data) - header.size} bytes follow the batch; only one batch is allowed"
+        )
     check_produced(header)
     if header.log_append_time:
         raise KafkaError(
@@ -79,7 +84,7 @@ def refuse_produced(data: Buffer) -> NoReturn:
 
 
 def refuse_size(size: int, config: LogConfig) -> NoReturn:
-    """Raise the KafkaError for a batch that no segment or no setting allows."""
+    """Raise the KafkaError for a batch that is too large for a segment or the topic."""
     if size > config.max_message_bytes:
         raise KafkaError(
             ErrorCode.MESSAGE_TOO_LARGE,
@@ -130,7 +135,7 @@ def split_batches(data: Buffer) -> list[tuple[int, BatchHeader]]:
 def check_internal(
     batch: Buffer, header: BatchHeader, config: LogConfig, producers: Producers
 ) -> None:
-    """Raise KafkaError for a coordinator's batch that is too large or a marker that is fenced."""
+    """Raise KafkaError for a coordinator's batch that is too large, or a fenced marker."""
     if header.size > min(config.max_message_bytes, config.segment_bytes):
         refuse_size(header.size, config)
     marker = parse_marker(batch) if header.is_control else None
@@ -139,6 +144,6 @@ def check_internal(
 
 
 def check_follows(header: BatchHeader, end_offset: int) -> None:
-    """Raise InvalidBatch when a leader's batch does not lie at or after the end of the log."""
+    """Raise InvalidBatch when a leader's batch is below the end of the log."""
     if header.base_offset < end_offset:
         raise InvalidBatch(f"offset {header.base_offset} is below the end of the log {end_offset}")

@@ -1,4 +1,4 @@
-"""What a topic may set about its log, with Kafka's names and defaults."""
+"""The settings of a topic that concern its log, with Kafka's names and defaults."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ class LogConfig:
 
     @property
     def compression_level(self) -> int | None:
-        """The level for the codec of `compression_type`; None for the codec's own."""
+        """The level for the codec of `compression_type`; None for the codec's default."""
         levels = {
-            # Kafka's -1, the codec's own level, is not a number that the codec takes.
+            # Kafka's -1 means the codec's default; the codec itself does not accept -1.
             "gzip": None if self.compression_gzip_level < 0 else self.compression_gzip_level,
             "lz4": self.compression_lz4_level,
             "zstd": self.compression_zstd_level,
@@ -62,7 +62,7 @@ class LogConfig:
 
     @property
     def roll_ms(self) -> int:
-        """How old the active segment may get; what is to be compacted must not stay in it."""
+        """How old the active segment may get; it is not compacted, so compaction limits its age."""
         if self.is_compacted and self.max_compaction_lag_ms > 0:
             return min(self.segment_ms, self.max_compaction_lag_ms)
         return self.segment_ms

@@ -1,4 +1,4 @@
-"""Segments and folders on their way out, while readers may still hold pieces of them."""
+"""Deleted segments and folders, whose files are removed later: readers may still hold pieces."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _log = logging.getLogger(__name__)
 
 
 class DeletedSegments:
-    """Segments under their `.deleted` names, each with the time at which its files go."""
+    """Segments under their `.deleted` names, each with the time at which its files are removed."""
 
     __slots__ = ("_rows",)
 
@@ -28,7 +28,7 @@ class DeletedSegments:
         self._rows.append((due_ms, segment))
 
     def take(self, now_ms: int) -> list[Segment]:
-        """Segments whose time has come; whoever takes them removes their files."""
+        """Take the segments that are due; the caller removes their files."""
         due = [segment for due_ms, segment in self._rows if due_ms <= now_ms]
         if due:
             self._rows = [row for row in self._rows if row[0] > now_ms]
@@ -36,7 +36,7 @@ class DeletedSegments:
 
 
 class DeletedFolder(NamedTuple):
-    """A folder under its `-delete` name, the time at which it goes, and what readers may hold."""
+    """A folder under its `-delete` name, when it is removed, and segments that readers may hold."""
 
     due_ms: int
     path: str
@@ -44,7 +44,7 @@ class DeletedFolder(NamedTuple):
 
 
 class Purge:
-    """Files and folders to remove; large files take the disk a while, so on another thread."""
+    """Files and folders to remove; on another thread, since removing large files takes a while."""
 
     def __init__(
         self, fs: FileSystem, segments: list[Segment], folders: list[DeletedFolder]
@@ -54,7 +54,7 @@ class Purge:
         self._folders = folders
 
     def run(self) -> None:
-        """Remove them; what cannot be removed is logged, and tried again on the next start."""
+        """Remove them; failures are logged, and tried again at the next start."""
         for segment in self._segments:
             try:
                 segment.remove(self._fs)

@@ -1,7 +1,7 @@
 """The leader epoch cache: at which offset each leader epoch began (KIP-101).
 
-Kept in memory and saved with each checkpoint, before the recovery point moves: what a crash loses
-of it is above the recovery point, where recovery reads it again from the batches.
+Kept in memory and saved with each checkpoint, before the recovery point moves. What a crash loses
+is above the recovery point, where recovery reads it again from the batches.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ class EpochCache:
         return list(zip(self.epochs, self.starts, strict=True))
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """Note that epoch begins at start_offset; an epoch already known is left alone."""
+        """Remember that epoch begins at start_offset; a known epoch stays as it is."""
         if epoch <= self.latest:
             return
-        # An epoch that never got a record gives way to the new one at the same offset.
+        # An epoch without any record is replaced by the new one at the same offset.
         kept = [row for row in self.rows() if row[1] < start_offset]
         self._replace([*kept, (epoch, start_offset)])
 
@@ -53,7 +53,7 @@ class EpochCache:
         return self.epochs[at] if at >= 0 else NO_EPOCH
 
     def span_at(self, offset: int) -> tuple[int, int]:
-        """The leader epoch that wrote offset, or -1, and the first offset that is another's."""
+        """The leader epoch that wrote offset, or -1, and the first offset of the next epoch."""
         at = bisect_right(self.starts, offset)
         upto = self.starts[at] if at < len(self.starts) else OFFSET_MAX
         return (self.epochs[at - 1] if at else NO_EPOCH), upto
@@ -67,7 +67,7 @@ class EpochCache:
         if epoch > self.latest:
             return NO_EPOCH, -1
         at = bisect_right(self.epochs, epoch) - 1
-        if at < 0:  # older than all that is left: it ended where the oldest begins
+        if at < 0:  # older than all known ones: it ended where the oldest begins
             return epoch, self.starts[0]
         return self.epochs[at], self.starts[at + 1]
 

@@ -1,4 +1,4 @@
-"""Syncs of a log: begun on the loop thread, run on any other, completed on the loop thread."""
+"""Flushes and checkpoints of a log: begun on the loop thread, run on another, completed there."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ if TYPE_CHECKING:
 
 
 class Arrival(Protocol):
-    """A log's new folder, which counts once the first flush there has said so durably."""
+    """A log's new folder after a move, valid once the first flush there has confirmed it."""
 
     def confirm(self) -> None:
         """Make durable that this folder is the log; on the flush's thread. Raises OSError."""
 
-    def doubt(self) -> None:
-        """Take back that the folder is the log in this run of the machine: a sync of it failed."""
+    def withdraw(self) -> None:
+        """Declare the folder invalid: a sync of it failed."""
 
     def complete(self) -> None:
-        """Let go of the old folder; on the thread of the logs."""
+        """Give up the old folder; on the logs' thread."""
 
 
 class Flush:
     """The files to sync so that everything below `end_offset` is durable.
 
-    Beside the active one all files that no sync has covered yet (rolls leave several) and, when
-    one of them is new, the folder. A truncation meanwhile lowers `end_offset`: what is appended at
-    those offsets afterwards is another thing than what was synced.
+    These are the active file, all others that no sync has covered yet (rolls leave several) and,
+    if one of them is new, the folder. A truncation meanwhile lowers `end_offset`: what is appended
+    at those offsets afterwards was not synced.
     """
 
     __slots__ = (
@@ -65,13 +65,13 @@ class Flush:
         self.log = log
         self.folder = log.dir
         self.arrival = arrival
-        # Each with the number of its listing in Unsynced.
+        # Each with the number under which Unsynced lists it.
         self.files = files
         self.folders = folders
         self.end_offset = log.end_offset
-        #: A failed disk: what was written may be lost.
+        #: The disk failed: written data may be lost.
         self.error: OSError | None = None
-        #: Trouble that may pass: nothing is lost, and the next flush does all of it.
+        #: A passing error: nothing is lost, and the next flush does everything again.
         self.postponed: OSError | None = None
         self._active = log.active.file
         self._snapshot = snapshot
@@ -83,7 +83,7 @@ class Flush:
         return self.error is None and self.postponed is None
 
     def run(self) -> None:
-        """Sync; why it did not work is kept, unless the log was deleted meanwhile."""
+        """Sync, and keep the error if it fails, unless the log was deleted meanwhile."""
         try:
             self._save()
             for file in (*self.files, self._active):
@@ -100,12 +100,12 @@ class Flush:
             else:
                 self.error = error
                 if self.arrival is not None:
-                    self.arrival.doubt()
+                    self.arrival.withdraw()
 
     def cancel(self, end_offset: int) -> None:
-        """Save nothing from now on, and speak only of what is below end_offset.
+        """Save nothing from now on, and cover only what is below end_offset.
 
-        Waits for a save under way: what it wrote is there when this returns, to be removed.
+        Waits for a running save: what it wrote exists when this returns, and can be removed.
         """
         with self._saving:
             self._cancelled = True
@@ -114,7 +114,7 @@ class Flush:
     def _save(self) -> None:
         """Write the snapshot of a roll; it only spares recovery work, so it may fail.
 
-        One that is there already is a checkpoint's, and durable: it stays.
+        An existing one is from a checkpoint, and durable: it stays.
         """
         fs = self.log.fs
         with self._saving, contextlib.suppress(OSError):
@@ -125,7 +125,7 @@ class Flush:
 
 
 class Checkpoint(Flush):
-    """A flush that also saves what recovery would otherwise have to rebuild up to `end_offset`.
+    """A flush that also saves what recovery would otherwise rebuild up to `end_offset`.
 
     Indexes, epochs and a producer snapshot are durable when it has run; only then may the recovery
     point move to `end_offset`.
@@ -139,9 +139,9 @@ class Checkpoint(Flush):
         self._epochs = log.epochs.rows() if log.epochs.changed else None
 
     def remove_older(self) -> None:
-        """Drop the snapshots that this one replaces; once the recovery point is durable.
+        """Remove the snapshots that this one replaces, once the recovery point is durable.
 
-        Until then a crash falls back on the one before. May be called on any thread.
+        Until then a crash falls back to the previous one. May be called on any thread.
         """
         with self._saving, contextlib.suppress(OSError):
             if self.succeeded and not self._cancelled:
@@ -164,17 +164,17 @@ class Checkpoint(Flush):
         return list(contents.items())
 
     def _remove_older_snapshots(self) -> None:
-        """Keep the snapshots that begin a segment, and those that are newer than this one."""
+        """Keep the snapshots at the beginning of a segment, and those newer than this one."""
         present = self.log.fs.list(self.log.dir)
         old = {o for o in snapshots.offsets(present) if o < self.end_offset} - self._bases
         snapshots.remove(self.log.fs, self.log.dir, present, old)
 
 
 class Unsynced:
-    """What of a log is written but not durable, and the syncs of it that are under way.
+    """The files of a log that are written but not durable, and the running syncs of them.
 
     Files and folders are listed with a number until a sync has covered them. One that is listed
-    again meanwhile has another number by then, and stays.
+    again during a sync has another number by then, and stays.
     """
 
     __slots__ = (
@@ -194,19 +194,19 @@ class Unsynced:
         self._folders: dict[str, int] = {}
         self._index_files: dict[File, int] = {}  # for checkpoints only
         self._listed = 0
-        self._sealed: list[Segment] = []  # with indexes that no checkpoint has listed
+        self._sealed: list[Segment] = []  # whose indexes no checkpoint has listed
         self._rolled: Snapshot | None = None  # of the last roll, to be written by a flush
         self._flush: Flush | None = None
         self._checkpoint: Checkpoint | None = None
-        self._arrival: Arrival | None = None  # of the log in a new folder, to be confirmed
+        self._arrival: Arrival | None = None  # in a new folder, to be confirmed
 
     @property
     def is_saving(self) -> bool:
-        """Whether a checkpoint is under way."""
+        """Whether a checkpoint is running."""
         return self._checkpoint is not None
 
     def add(self, file: File | None, *folders: str) -> None:
-        """Something beside the active segment is new: synced before batches are acknowledged."""
+        """Have a new file or folder synced before more batches are acknowledged."""
         self._listed += 1
         if file is not None:
             self._files[file] = self._listed
@@ -214,13 +214,13 @@ class Unsynced:
             self._folders[folder] = self._listed
 
     def add_sealed(self, segment: Segment, snapshot: Snapshot) -> None:
-        """A segment was sealed, and a new one has begun in its folder."""
+        """A segment was sealed, and a new one was created in its folder."""
         self._sealed.append(segment)
         self._rolled = snapshot
         self.add(segment.file, segment.folder)
 
     def forget(self, segment: Segment) -> None:
-        """A segment has left the log: its files need not be durable any more."""
+        """A segment has left the log: its files need no sync."""
         self._files.pop(segment.file, None)
         self._sealed = [each for each in self._sealed if each is not segment]
 
@@ -243,7 +243,7 @@ class Unsynced:
         if flush is self._flush:
             self._flush = None
         if flush.error is not None and flush.folder != log.dir:
-            # The disk that the log has left has failed; the next flush speaks of the new one.
+            # The disk that the log has left has failed; the next flush covers the new one.
             flush.postponed, flush.error = flush.error, None
         if flush.error is not None:
             log.offline = log.offline or flush.error
@@ -256,7 +256,7 @@ class Unsynced:
 
     def begin_checkpoint(self, log: Log) -> Checkpoint | None:
         if self._arrival is not None:
-            return None  # only the flush that confirms it may say that something is durable
+            return None  # only the flush that confirms the move may make something durable
         if self._checkpoint is not None or not (
             log.recovery_point < log.end_offset
             or log.epochs.changed
@@ -267,9 +267,11 @@ class Unsynced:
         ):
             return None
         if log.active.size:
-            log.active.seal()  # else there is nothing to be indexed: no files for nothing
+            log.active.seal()  # an empty segment needs no index files
         if self._flush is not None:
-            self._flush.cancel(self._flush.end_offset)  # this one's snapshot is the better one
+            self._flush.cancel(
+                self._flush.end_offset
+            )  # the checkpoint's snapshot is the better one
         self._listed += 1
         for segment in (*self._sealed, log.active):
             for file in segment.unsynced_index_files():
@@ -290,21 +292,21 @@ class Unsynced:
             log.epochs.changed = True
 
     def cap(self, end_offset: int) -> None:
-        """A truncation comes: a sync under way speaks only of what it leaves alone."""
+        """A truncation follows: running syncs cover only what stays."""
         self._rolled = None
         for flush in (self._flush, self._checkpoint):
             if flush is not None:
                 flush.cancel(end_offset)
 
     def moved(self, arrival: Arrival, *folders: str) -> None:
-        """The log goes on in a copy of it, whose sealed segments are synced.
+        """The log continues in a copy of it, whose sealed segments are synced.
 
-        A flush of the old files may be under way, and rightly says what is durable there. The next
-        one is of the new files and confirms the arrival.
+        A flush of the old files may be running, and what it makes durable there is valid. The next
+        one is of the new files and confirms the move.
         """
-        assert self._checkpoint is None, "a checkpoint would speak of both folders"
+        assert self._checkpoint is None, "a checkpoint would cover both folders"
         if self._flush is not None:
-            self._flush.cancel(self._flush.end_offset)  # or its snapshot goes to the new folder
+            self._flush.cancel(self._flush.end_offset)  # or its snapshot would go to the new folder
         self._files, self._folders, self._index_files = {}, {}, {}
         self._sealed, self._rolled = [], None
         self._arrival = arrival

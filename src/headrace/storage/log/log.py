@@ -1,7 +1,7 @@
 """The log of one partition: segments in offset order, appended to at the end of the last.
 
 All methods are called from one thread. `Flush.run` and `Checkpoint.run`, between their begin and
-their completion on that thread, belong to any other, as do the questions of `lookup`.
+their completion on that thread, may run on any other, as may the functions of `lookup`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _INT64_MAX = (1 << 63) - 1
 _CLIENT = Origin.CLIENT
 
 _unpack_header = Struct(">qiibIhiqqqhii").unpack_from
-# Base offset, length (left as it is) and leader epoch are neighbours: one call patches them all.
+# Base offset, length (unchanged) and leader epoch are adjacent: one call patches them all.
 _pack_place = Struct(">qii").pack_into
 
 
@@ -161,7 +161,7 @@ class Log:
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """The first offset of a transaction that is not decided below the high watermark."""
+        """The first offset of a transaction without a marker below the high watermark."""
         return self.producers.first_unstable_offset
 
     @property
@@ -186,9 +186,9 @@ class Log:
     ) -> AppendInfo:
         """Write batches at the end; durable once `synced_offset` has passed them.
 
-        The memory given is changed: it gets its offsets. On a compacted topic every record is
-        looked at for its key, unless the caller has done so. Raises KafkaError for what is refused
-        and OSError for a disk fault; either way nothing of a client's batch is left in the log.
+        The given memory is changed: it gets its offsets. On a compacted topic every record is
+        checked for a key, unless the caller has done so. Raises KafkaError for a refused batch and
+        OSError for a disk fault; either way nothing of a client's batch is left in the log.
         """
         if origin is not _CLIENT:
             return self._append_internal(data, leader_epoch, now_ms, origin)
@@ -295,7 +295,7 @@ class Log:
     ) -> AppendInfo:
         """Append batches of a coordinator (they get offsets) or of a leader (they have them).
 
-        Each batch is appended on its own: after a disk fault the ones before it stay.
+        Each batch is appended separately: after a disk fault the ones before it stay.
         """
         if self.offline is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.dir} is offline")
@@ -323,7 +323,7 @@ class Log:
         return AppendInfo(first_offset, self.end_offset - 1, -1, self.start_offset)
 
     def _roll_is_due(self, header: BatchHeader, now_ms: int) -> bool:
-        """The roll conditions of `append` for any batch, also one far behind the end of the log."""
+        """The roll conditions of `append` for any batch, also one far after the end of the log."""
         if header.last_offset - self._active.base_offset > RELATIVE_OFFSET_MAX:
             return True
         time_ms = header.max_timestamp if self._roll_by_message_time else now_ms
@@ -339,7 +339,7 @@ class Log:
             self._roll(self.end_offset, now_ms)
 
     def _roll(self, base_offset: int, now_ms: int) -> None:
-        # All that can fail comes before all that changes the log.
+        # Everything that can fail comes before everything that changes the log.
         sealed = self._active
         sealed.seal()
         sealed.file.trim()
@@ -351,7 +351,7 @@ class Log:
         self.set_segments([*self.segments, segment])
 
     def set_segments(self, segments: list[Segment]) -> None:
-        """Replace the list of segments; the last one is the one that grows."""
+        """Replace the list of segments; the last one is active."""
         self.segments = segments
         self._active = segments[-1]
         self._active_file = segments[-1].file
@@ -371,7 +371,7 @@ class Log:
             segment.file.trim()
 
     def _plan_roll(self) -> None:
-        """Know when the active segment is too old: by its first timestamp, as Kafka does."""
+        """Compute when the active segment is too old, by its first timestamp as Kafka does."""
         segment = self._active
         self._roll_by_message_time = segment.first_timestamp >= 0
         began_ms = segment.first_timestamp if self._roll_by_message_time else segment.created_ms
@@ -380,11 +380,11 @@ class Log:
     def read(
         self, offset: int, max_bytes: int, *, upto: int, min_one: bool = True, wait: bool = True
     ) -> Slice | None:
-        """Whole batches from the one that holds offset, ending at or below upto; None if none.
+        """Whole batches from the one that holds offset, ending at or below upto; None without any.
 
         With min_one at least one batch, whatever max_bytes says. Raises KafkaError
-        OFFSET_OUT_OF_RANGE or CORRUPT_MESSAGE, and ColdRead when wait is off and the disk would
-        have to be waited for.
+        OFFSET_OUT_OF_RANGE or CORRUPT_MESSAGE, and ColdRead if wait is off and the data is not
+        in the page cache.
         """
         segment = self._active
         if offset < segment.recent_from:
@@ -405,7 +405,7 @@ class Log:
                 return None
             end = positions[after] if after < len(positions) else segment.file.size
         if end - start > max_bytes:
-            # The last batch boundary within the limit; the first batch goes out whole.
+            # The last batch boundary within the limit; the first batch is always whole.
             at = bisect_right(positions, start + max_bytes) - 1
             if at > first:
                 end = positions[at]
@@ -420,11 +420,11 @@ class Log:
         return lookup.aborted_transactions(self, from_offset, upto)
 
     def offset_behind(self, piece: Slice) -> int:
-        """An offset above all batches of a piece that `read` gave, and little more than that."""
+        """An offset just above all batches of a piece that `read` returned."""
         return lookup.offset_behind(self, piece)
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
-        """The first record at or after a timestamp; waits for the disk when it has to."""
+        """The first record at or after a timestamp; may wait for the disk."""
         return lookup.offset_for_timestamp(self, timestamp)
 
     def max_timestamp_offset(self) -> TimestampOffset | None:
@@ -432,7 +432,7 @@ class Log:
         return lookup.max_timestamp_offset(self)
 
     def begin_flush(self) -> Flush | None:
-        """A flush of all that is written; None when it is durable or a flush is under way."""
+        """A flush of everything written; None if it is durable or a flush is running."""
         return self.unsynced.begin_flush(self)
 
     def complete_flush(self, flush: Flush) -> None:
@@ -440,7 +440,7 @@ class Log:
         self.unsynced.complete_flush(self, flush)
 
     def begin_checkpoint(self) -> Checkpoint | None:
-        """A checkpoint of all that is written; None when there is nothing new."""
+        """A checkpoint of everything written; None if there is nothing new."""
         return self.unsynced.begin_checkpoint(self)
 
     def complete_checkpoint(self, checkpoint: Checkpoint) -> None:
@@ -456,7 +456,7 @@ class Log:
         trimming.truncate_to(self, offset, now_ms)
 
     def lower_recovery_point(self, offset: int) -> None:
-        """Make durable that nothing at or above offset may be trusted after a crash."""
+        """Make durable that recovery must not trust anything at or above offset."""
         if offset < self.recovery_point:
             self.recovery_point = offset
             if self._on_truncation is not None:
@@ -468,13 +468,13 @@ class Log:
         self.deleted_segments.add(segment, now_ms + self._config.file_delete_delay_ms)
 
     def begin_swap(self, old_bases: Sequence[int], new_bases: Sequence[int]) -> Swap:
-        """Put `.cleaned` segments in the place of others: run the swap, then complete it."""
+        """Replace segments by `.cleaned` ones: run the swap, then complete it."""
         return Swap(self, old_bases, new_bases)
 
-    def go_on_in(
+    def continue_in(
         self, folder: str, segments: list[Segment], recovery_point: int, arrival: Arrival
     ) -> None:
-        """Go on with copies of all segments in another folder; see `move` for what is durable."""
+        """Continue with copies of all segments in another folder; see `log_move` for durability."""
         self.unsynced.moved(arrival, folder, os.path.dirname(folder))
         self.dir = folder
         self.recovery_point = recovery_point
@@ -488,7 +488,7 @@ class Log:
             segment.moved(folder)
 
     def close(self) -> None:
-        """Give all descriptors back; nothing is made durable by this."""
+        """Close all files, without making anything durable."""
         self._active_file.trim()
         for segment in (*self.segments, *self.deleted_segments):
             segment.close()

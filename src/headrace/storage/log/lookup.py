@@ -1,6 +1,6 @@
-"""Questions about a log that are answered from its indexes: by time, by aborted transaction.
+"""Lookups in a log by its indexes: offsets by time, aborted transactions.
 
-They may wait for the disk and may be asked from any thread.
+They may wait for the disk and may be called from any thread.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def aborted_transactions(log: Log, from_offset: int, upto: int) -> list[tuple[in
     for index, segment in enumerate(segments):
         if index + 1 < len(segments) and segments[index + 1].base_offset <= from_offset:
             continue
-        if not segment.aborted.is_vouched:
+        if not segment.aborted.is_verified:
             check_aborted(log, segment)
         entries = segment.aborted.aborted
         for at in range(bisect_left(entries, from_offset, key=_last_offset), len(entries)):
@@ -91,9 +91,9 @@ def aborted_transactions(log: Log, from_offset: int, upto: int) -> list[tuple[in
 
 
 def offset_behind(log: Log, piece: Slice) -> int:
-    """An offset that is above all of a piece of the log, and little more than that.
+    """An offset just above a piece of the log.
 
-    Found by the index, as Kafka does: it may be off by what lies between two of its entries.
+    Found by the index, as in Kafka: it may be too high by the distance of two index entries.
     """
     end_offset = log.end_offset
     for segment in reversed(log.segments):
@@ -132,7 +132,7 @@ def _search(segment: Segment, timestamp: int, start_offset: int) -> TimestampOff
 
 
 def _start(segment: Segment, timestamp: int, start_offset: int) -> int:
-    """A position before which no record can match; 0 when the time index is of no help."""
+    """A position before which no record can match; 0 if the time index does not help."""
     try:
         # One below: the batch of an entry with exactly this timestamp may itself be the answer.
         entry = segment.times.floor(timestamp - 1)
@@ -144,7 +144,7 @@ def _start(segment: Segment, timestamp: int, start_offset: int) -> int:
         return _position(segment, offset)
     entry_offset = segment.base_offset + entry[1]
     found = segment.locate(entry_offset)
-    # An entry names an offset of a batch and that batch's greatest timestamp, or it is a lie.
+    # A sound entry has an offset of a batch and the greatest timestamp of that batch.
     if found is None or found[1].max_timestamp != entry[0]:
         segment.index_damaged = True
         return _position(segment, offset)

@@ -1,8 +1,8 @@
-"""What a log knows of its producers: sequences, so that a retry has one effect, and transactions.
+"""The producers of a log: their sequences, so that a retry has one effect, and transactions.
 
-Kafka's rules: five batches are remembered per producer id, a repeated one is answered with its
+Kafka's rules: five batches are remembered per producer id, and a repeated one is answered with its
 first offset; the next sequence must follow the last; an older epoch is fenced; a new epoch starts
-at sequence 0; a producer that is not known may start anywhere. Sequences wrap at 2^31-1.
+at sequence 0; an unknown producer may start anywhere. Sequences wrap at 2^31-1.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Producer:
         return self.txn_first_offset != NO_TRANSACTION
 
     def expects(self, epoch: int, sequence: int, transactional: bool) -> bool:
-        """Whether a batch is just the next one of a producer without a transaction."""
+        """Whether a batch is the next one of a producer without a transaction."""
         return (
             sequence == self.next_sequence
             and epoch == self.epoch
@@ -84,7 +84,7 @@ class Producer:
     def remember(
         self, first_sequence: int, first_offset: int, last_offset: int, timestamp: int
     ) -> None:
-        """Take note of a batch that was written."""
+        """Remember a batch that was written."""
         last_sequence = (first_sequence + last_offset - first_offset) & _SEQUENCE_MASK
         batches = self.batches
         batches.append(
@@ -106,7 +106,7 @@ class Producer:
 
 
 class Producers:
-    """All producers of one log; changed only by what is appended."""
+    """All producers of one log; changed only by appends."""
 
     __slots__ = ("_ongoing", "_unreplicated", "by_id", "first_unstable_offset")
 
@@ -128,7 +128,7 @@ class Producers:
         return self.by_id.get(producer_id)
 
     def in_transaction(self) -> list[Producer]:
-        """The producers with an open transaction, in the order in which these began."""
+        """The producers with an open transaction, oldest transaction first."""
         return [self.by_id[producer_id] for producer_id in self._ongoing.values()]
 
     def check(
@@ -139,7 +139,7 @@ class Producers:
         last_delta: int,
         transactional: bool,
     ) -> RememberedBatch | None:
-        """Accept a client's batch (None), name the batch it repeats, or raise KafkaError."""
+        """Accept a client's batch (None), return the batch it repeats, or raise KafkaError."""
         producer = self.by_id.get(producer_id)
         if producer is None:
             return None
@@ -196,7 +196,7 @@ class Producers:
         timestamp: int,
         transactional: bool,
     ) -> None:
-        """Take note of a data batch that was written."""
+        """Remember a data batch that was written."""
         producer = self._at_epoch(producer_id, epoch)
         if first_sequence >= 0:
             producer.remember(first_sequence, first_offset, last_offset, timestamp)
@@ -217,7 +217,7 @@ class Producers:
         timestamp: int,
         aborted: bool,
     ) -> CompletedTxn | None:
-        """Take note of a transaction marker that was written; what it ended, if anything."""
+        """Remember a transaction marker that was written; returns the transaction it ended."""
         producer = self._at_epoch(producer_id, epoch)
         producer.coordinator_epoch = coordinator_epoch
         producer.last_timestamp = timestamp
@@ -231,7 +231,7 @@ class Producers:
         return CompletedTxn(producer_id, first_offset, offset, aborted)
 
     def last_stable_offset_after(self, completed: CompletedTxn) -> int:
-        """The first offset still undecided once this transaction is."""
+        """The first undecided offset after this transaction."""
         return next(iter(self._ongoing), completed.last_offset + 1)
 
     def high_watermark_moved(self, high_watermark: int) -> None:
@@ -243,7 +243,7 @@ class Producers:
         self._find_first_unstable()
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Forget producers without an open transaction that were silent for too long."""
+        """Forget producers without an open transaction that were silent for too long; how many."""
         expired = [
             producer.producer_id
             for producer in self.by_id.values()

@@ -1,10 +1,10 @@
-"""Reading beyond the newest batches: located through the index and, where needed, checked first.
+"""Reading older batches: located through the index and, where needed, checked first.
 
-Batches that this process appended were checked then and are served as they are. What was on disk
-before is checked whenever it is read: the CRC, and, since the CRC does not cover them, that the
-offsets neither overlap nor leave the segment and that the leader epoch is the one that the epoch
-cache knows for the offset. So a bit that flipped on disk is an error, never wrong data. A CRC of
-1 MB costs some 45 µs, a tenth of what sending it does.
+Batches that this process appended were checked then and are served as they are. Older data on disk
+is checked whenever it is read: the CRC and, since the CRC does not cover them, that the offsets
+neither overlap nor leave the segment and that the leader epoch is the one in the epoch cache. So a
+bit that flipped on disk is an error, never wrong data. A CRC of 1 MB costs some 45 µs, a tenth of
+sending it.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ check takes no longer than half a millisecond."""
 
 
 class ColdRead(Exception):
-    """The disk has to be waited for: call `warm` in a thread, then read again."""
+    """The data is not in the page cache: call `warm` in a thread, then read again."""
 
     def __init__(self, request: ReadRequest) -> None:
         super().__init__(f"offset {request.offset} is not in the page cache")
         self._request = request
 
     def warm(self) -> None:
-        """Bring the data into the page cache; what is wrong with them shows on the next read."""
+        """Bring the data into the page cache; the next read reports errors."""
         try:
             self._request.run(wait=True)
         except (KafkaError, OSError):
@@ -63,7 +63,7 @@ class ColdRead(Exception):
 def read_older(
     log: Log, offset: int, max_bytes: int, upto: int, min_one: bool, wait: bool
 ) -> Slice | None:
-    """As `Log.read`, for what is not among the newest batches."""
+    """As `Log.read`, for batches that are not among the newest."""
     if not log.start_offset <= offset <= log.end_offset:
         refuse_offset(log, offset)
     if log.active.index_damaged:
@@ -120,10 +120,10 @@ class ReadRequest:
         self.min_one = min_one
 
     def run(self, wait: bool) -> Slice | None:
-        """The batches, or None when the segment has none at or after the offset.
+        """The batches, or None if the segment has none at or after the offset.
 
-        Raises KafkaError CORRUPT_MESSAGE for damage, ColdRead when wait is off and the data are
-        not in the page cache.
+        Raises KafkaError CORRUPT_MESSAGE for damage, ColdRead if wait is off and the data is not
+        in the page cache.
         """
         segment = self.segment
         try:
@@ -144,7 +144,7 @@ class ReadRequest:
         except BadBatch as error:
             raise KafkaError(
                 ErrorCode.CORRUPT_MESSAGE,
-                f"{segment.file.path} at {error}; `headrace log verify` tells more",
+                f"{segment.file.path} at {error}; run `headrace log verify` for details",
             ) from error
         except BlockingIOError:
             raise ColdRead(self) from None
@@ -161,7 +161,7 @@ class ReadRequest:
             found = segment.locate(self.limit, wait)
             end = min(end, found[0]) if found else end
         if end - position > self.max_bytes:
-            # End on a batch if the index knows one there: half a batch is of no use to anybody.
+            # End at a batch boundary if the index has one there: half a batch is useless.
             end = segment.offsets.warm_floor_value(position + self.max_bytes)
             if end <= position:
                 end = position + max(first_bytes, self.max_bytes)
@@ -171,7 +171,7 @@ class ReadRequest:
         segment = self.segment
         budget = max(first_bytes, min(self.max_bytes, CHECKED_BYTES_MAX))
         room = segment.size - position
-        # A header more than asked for: the batch after the last one tells whether that is right.
+        # One header more than asked for: the batch after the last one confirms its end.
         data = memoryview(pread(segment.file, min(budget + HEADER_BYTES, room), position, wait))
         at = last_at = count = 0
         first_beyond = False
@@ -185,13 +185,13 @@ class ReadRequest:
             base_offset, length, epoch, magic, crc, last_delta = _unpack_essence(data, at)
             end = at + LOG_OVERHEAD_BYTES + length
             if base_offset < expected:
-                # One of the two lies, and nothing tells which: neither is served.
+                # One of the two is wrong, and there is no telling which: neither is served.
                 self._damaged(position, last_at, f"offset {base_offset} is below {expected}")
                 return Slice(segment.file, position, last_at)
             if magic != MAGIC or end < at + HEADER_BYTES or end > room:
                 self._damaged(position, at, f"magic {magic}, length {length}")
                 break
-            # The first batch is checked even if it is beyond the limit: its offsets may lie.
+            # The first batch is checked even beyond the limit: its offsets may be wrong.
             beyond = base_offset + last_delta >= self.limit
             if count and (beyond or end > budget or count == CHECKED_BATCHES_MAX):
                 break

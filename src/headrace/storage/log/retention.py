@@ -1,7 +1,7 @@
-"""Which segments of a log are too old, too many, or below its start.
+"""Deletes the segments of a log that are too old, too large in sum, or below its start.
 
-Only segments below the recovery point go: from there on a durable snapshot speaks for producers
-whose batches are no longer in the log. Others wait for the next checkpoint.
+Only segments below the recovery point are deleted: only there a durable snapshot remembers the
+producers whose batches are gone. Others wait for the next checkpoint.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def apply(log: Log, now_ms: int) -> int:
-    """Delete what the settings say; how many segments went."""
+    """Delete segments according to the settings; returns how many."""
     if log.swap is not None:
         return 0
     count = _below_start(log)
@@ -32,7 +32,7 @@ def apply(log: Log, now_ms: int) -> int:
 
 
 def _deletable(log: Log) -> list[Segment]:
-    """Segments that every reader could have read and recovery needs no more, oldest first."""
+    """Segments that all readers could have read and recovery no longer needs, oldest first."""
     ends = [segment.base_offset for segment in log.segments[1:]]
     if log.active.size:
         ends.append(log.end_offset)
@@ -58,7 +58,7 @@ def _expired(log: Log, now_ms: int) -> int:
 
 
 def _newest_ms(segment: Segment, now_ms: int) -> int:
-    """The greatest timestamp; by the file when no record has one, now when it cannot be read."""
+    """The greatest timestamp; the file's time without any, now if it cannot be read."""
     try:
         largest = segment.largest_timestamp()
     except (BadBatch, CorruptIndex):

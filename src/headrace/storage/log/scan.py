@@ -24,7 +24,7 @@ _MAGIC_BYTE = bytes([MAGIC])
 
 
 class BadBatch(ValueError):
-    """Bytes at a position that are no whole batch in its place."""
+    """Bytes at a position that are not a complete batch."""
 
     def __init__(self, position: int, reason: str) -> None:
         super().__init__(f"position {position}: {reason}")
@@ -69,7 +69,7 @@ def iter_headers(
 def iter_checked(
     file: File, position: int, end: int, chunk_bytes: int = SCAN_CHUNK_BYTES
 ) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-    """As iter_headers, with each batch's bytes, whose CRC was found right; raises BadBatch."""
+    """As iter_headers, with each batch's bytes, after a check of its CRC; raises BadBatch."""
     while position < end:
         chunk = memoryview(file.pread(min(chunk_bytes, end - position), position))
         at = 0
@@ -93,12 +93,12 @@ def iter_checked(
 
 
 def next_batch(file: File, position: int, end: int, offset_min: int) -> int | None:
-    """Where, at or after position, the next whole batch begins that could go on from an offset.
+    """Where, at or after position, the next complete batch begins that could follow an offset.
 
-    Its CRC is right and its offset is not below; None when there is no such batch. This is what
-    tells damage in the middle of a log from a torn end.
+    Its CRC is right and its offset is not below; None without such a batch. This distinguishes
+    damage in the middle of a log from a torn end.
     """
-    # The upper half of an offset hardly ever changes: it tells nearly all false starts.
+    # The upper half of an offset hardly ever changes: it rules out nearly all false starts.
     highs = {(offset_min + gap >> 32).to_bytes(4, "big") for gap in (0, _OFFSET_GAP_MAX)}
     while position + HEADER_BYTES <= end:
         chunk = bytes(file.pread(min(SCAN_CHUNK_BYTES, end - position), position))
@@ -116,9 +116,9 @@ def next_batch(file: File, position: int, end: int, offset_min: int) -> int | No
 
 
 def behind_damage(file: File, position: int, end: int, offset_min: int) -> int | None:
-    """Where a log goes on behind the batch at a position, which is damaged; None if it ends there.
+    """Where a log continues after the damaged batch at a position; None if it ends there.
 
-    What lies within that batch is not taken for a part of the log, be it a batch: values may be.
+    A batch inside the damaged one is not taken for a part of the log: it may be a record's value.
     """
     room = end - position
     if room < HEADER_BYTES:
@@ -128,7 +128,7 @@ def behind_damage(file: File, position: int, end: int, offset_min: int) -> int |
     if header.magic == MAGIC and after == end:
         return None
     if header.magic == MAGIC and header.size > room:
-        # Cut short, or its length lies; its CRC, which covers all but the length, knows.
+        # Cut short, or its length is wrong; its CRC, which does not cover the length, decides.
         return _end_by_crc(file, position + ATTRIBUTES_AT, end, header.crc, offset_min)
     if header.magic == MAGIC and header.size >= HEADER_BYTES and after + HEADER_BYTES <= end:
         following = read_header(file.pread(HEADER_BYTES, after))
@@ -138,7 +138,7 @@ def behind_damage(file: File, position: int, end: int, offset_min: int) -> int |
 
 
 def _end_by_crc(file: File, start: int, end: int, crc: int, offset_min: int) -> int | None:
-    """The first whole batch up to which the bytes from start on have a CRC."""
+    """The first complete batch before which the bytes from start on have this CRC."""
     found = next_batch(file, start, end, offset_min)
     actual = 0
     while found is not None:
@@ -153,7 +153,7 @@ def _end_by_crc(file: File, start: int, end: int, crc: int, offset_min: int) -> 
 
 
 class Salvaged(NamedTuple):
-    """A batch as it lies on disk or, without a header, bytes that are none."""
+    """A batch as it is on disk or, without a header, bytes that are not a batch."""
 
     position: int
     header: BatchHeader | None
@@ -163,7 +163,7 @@ class Salvaged(NamedTuple):
 
 
 def iter_salvaged(file: File, end: int, offset_min: int) -> Iterator[Salvaged]:
-    """All batches of a file that can be found, damaged ones too, also behind damage."""
+    """All batches that can be found in a file, damaged ones too, also after damage."""
     position = 0
     while position < end:
         following = end
@@ -174,7 +174,7 @@ def iter_salvaged(file: File, end: int, offset_min: int) -> Iterator[Salvaged]:
                 reason = damage(batch, header)
                 yield Salvaged(at, header, batch, reason, False)
                 if reason is not None:
-                    break  # its length may be what is wrong
+                    break  # its length may be the wrong part
                 offset_min = max(offset_min, header.next_offset)
             else:
                 return
@@ -195,7 +195,7 @@ def _is_whole(file: File, position: int, end: int, header: BatchHeader, offset_m
 
 
 def damage(batch: Buffer, header: BatchHeader) -> str | None:
-    """What is wrong with a whole batch as it lies on disk, or None."""
+    """What is wrong with a complete batch on disk, or None."""
     if crc32c(memoryview(batch)[ATTRIBUTES_AT:]) != header.crc:
         return "checksum differs"
     if header.base_offset < 0 or header.last_offset_delta < 0:

@@ -21,7 +21,7 @@ _NOWHERE = 1 << 63
 
 
 class Segment:
-    """A log file and what leads into it; only the active one grows."""
+    """A log file and its indexes; only the active one grows."""
 
     __slots__ = (
         "_hints",
@@ -76,17 +76,17 @@ class Segment:
         self.max_timestamp = NO_TIMESTAMP
         self._max_timestamp_offset = -1
         self._unindexed_bytes = 0
-        # The newest batches, dense: the offset after each and its position in the file. They
-        # answer for offsets from `recent_from` on.
+        # Of the newest batches, without gaps: the offset after each and its position in the file.
+        # They serve offsets from `recent_from` on.
         self.recent_from = _NOWHERE
         self.recent_nexts: list[int] = []
         self.recent_positions: list[int] = []
-        # From here on every batch was checked by this process; below, readers check first.
+        # Batches from here on were checked by this process; below, readers check first.
         self.trusted_position = file.size
-        # A stretch below it that readers have checked already.
+        # A range below it that readers have already checked.
         self.checked = (0, 0)
         self.index_damaged = False
-        # Stretches of the file that recovery found to be no batches and left where they are.
+        # Ranges of the file that recovery found not to be batches and left as they are.
         self.damage: list[tuple[int, int]] = []
         self._hints: dict[int, int] = {}
 
@@ -111,7 +111,7 @@ class Segment:
     def open(
         cls, fs: FileSystem, folder: str, base_offset: int, sizes: Mapping[str, int], now_ms: int
     ) -> Segment:
-        """A segment that exists, nothing of it read yet; raises CorruptIndex by its sizes."""
+        """An existing segment, not read yet; raises CorruptIndex if a file's size is wrong."""
         stem = names.offset_name(base_offset, "")
         path = os.path.join(folder, stem)
         return cls(
@@ -133,7 +133,7 @@ class Segment:
         )
 
     def configure(self, interval_bytes: int, index_bytes: int, roll_jitter_ms: int) -> None:
-        """Take the settings that matter to the segment that grows."""
+        """Apply the settings of an active segment."""
         self.index_interval_bytes = interval_bytes
         self.index_entries_max = index_bytes // OffsetIndex.ENTRY.size
         self.time_entries_max = index_bytes // TimeIndex.ENTRY.size - 1
@@ -145,7 +145,7 @@ class Segment:
         return self.file.size
 
     def record(self, last_offset: int, position: int, size: int, max_timestamp: int) -> None:
-        """Take note of a batch that was just written at position."""
+        """Index a batch that was just written at position."""
         if max_timestamp > self.max_timestamp:
             self.max_timestamp = max_timestamp
             self._max_timestamp_offset = last_offset
@@ -158,13 +158,13 @@ class Segment:
             self._check_full()
         self._unindexed_bytes += size
 
-    def step_over(self, start: int, end: int) -> None:
-        """Take note of bytes that are no batches; the batch behind them gets an index entry."""
+    def skip_damage(self, start: int, end: int) -> None:
+        """Remember bytes that are not batches; the batch after them gets an index entry."""
         self.damage.append((start, end))
         self._unindexed_bytes = self.index_interval_bytes + 1
 
-    def sound_stretches(self, start: int) -> list[tuple[int, int]]:
-        """Where batches lie one after the other, from a position on."""
+    def sound_ranges(self, start: int) -> list[tuple[int, int]]:
+        """The ranges, from a position on, in which batches follow one another."""
         edges = [start, *chain.from_iterable(self.damage), self.size]
         pairs = zip(edges[::2], edges[1::2], strict=True)
         return [(max(begin, start), end) for begin, end in pairs if end > start]
@@ -176,26 +176,26 @@ class Segment:
         )
 
     def remember(self, base_offset: int, next_offset: int, position: int) -> None:
-        """Keep a batch among the newest, which readers at the end find without an index."""
+        """Add a batch to the newest, which readers at the end find without an index."""
         nexts = self.recent_nexts
         if not nexts:
             self.recent_from = base_offset
         nexts.append(next_offset)
         self.recent_positions.append(position)
         if len(nexts) > RECENT_BATCHES_MAX:
-            # Not below the start of the log, where `advance_start` may have put it.
+            # Not below the start of the log, to which `advance_start` may have raised it.
             self.recent_from = max(self.recent_from, nexts[-_RECENT_BATCHES_MIN - 1])
             del nexts[:-_RECENT_BATCHES_MIN]
             del self.recent_positions[:-_RECENT_BATCHES_MIN]
 
     def forget_recent(self) -> None:
-        """Give the memory of the newest batches back; readers go through the index from now on."""
+        """Free the memory of the newest batches; readers use the index from now on."""
         self.recent_from = _NOWHERE
         self.recent_nexts = []
         self.recent_positions = []
 
     def cool(self) -> None:
-        """Give the memory of the indexes back; the next search reads them from disk."""
+        """Free the memory of the indexes; the next search reads them from disk."""
         self.offsets.cool()
         self.times.cool()
 
@@ -213,15 +213,15 @@ class Segment:
         self.aborted.write()
 
     def unsynced_index_files(self) -> list[File]:
-        """Index files with entries that were never handed to a sync."""
+        """Index files with entries that no sync has covered."""
         files = self.offsets.unsynced_file(), self.times.unsynced_file()
         return [file for file in files if file is not None] + self.aborted.unsynced_files()
 
     def learn_times(self, sealed: bool = True) -> None:
         """Read the first and the greatest timestamp of a loaded segment.
 
-        Raises BadBatch, and CorruptIndex when the time index cannot be right; one that was sealed
-        has at least one entry.
+        Raises BadBatch, and CorruptIndex if the time index cannot be right; the index of a sealed
+        segment has at least one entry.
         """
         if not self.size:
             return
@@ -265,7 +265,7 @@ class Segment:
 
     @property
     def max_timestamp_offset(self) -> int:
-        """The last offset of the batch that brought the greatest timestamp."""
+        """The last offset of the batch with the greatest timestamp."""
         self.largest_timestamp()
         return self._max_timestamp_offset
 
@@ -276,7 +276,8 @@ class Segment:
     def locate(self, offset: int, wait: bool = True) -> tuple[int, BatchHeader] | None:
         """Position and header of the first batch that ends at or after offset.
 
-        Raises BadBatch for damage on the way, BlockingIOError when wait is off and disk is needed.
+        Raises BadBatch for damage on the way, BlockingIOError if wait is off and the disk is
+        needed.
         """
         start = self._hints.get(offset)
         if start is None:
@@ -289,7 +290,7 @@ class Segment:
             expected = header.next_offset
             if expected > offset:
                 if header.base_offset > offset and 0 <= previous < self.trusted_position:
-                    # Compacted away, or the batch before it lies about where it ends.
+                    # Compacted away, or the end of the batch before it is wrong.
                     self._check_crc(previous, position - previous, wait)
                 return position, header
             previous = position
@@ -301,7 +302,7 @@ class Segment:
             raise BadBatch(position, reason)
 
     def trusted_end(self, position: int) -> int:
-        """Up to where batches from position on need no check; position itself if they do."""
+        """The end of the checked batches from position on; position itself if they need a check."""
         if position >= self.trusted_position:
             return self.size
         start, end = self.checked
@@ -310,7 +311,7 @@ class Segment:
         return self.size if end >= self.trusted_position else end
 
     def mark_checked(self, start: int, end: int) -> None:
-        """Remember that the batches from start to end are right."""
+        """Remember that the batches from start to end are sound."""
         known_start, known_end = self.checked
         if known_start <= start <= known_end:
             self.checked = (known_start, max(end, known_end))
@@ -318,14 +319,14 @@ class Segment:
             self.checked = (start, end)
 
     def hint(self, offset: int, position: int) -> None:
-        """Remember where the batch of an offset starts, for a reader that comes back for more."""
+        """Remember where the batch of an offset starts, for a reader that continues there."""
         hints = self._hints
         if len(hints) >= _HINTS_MAX:
             hints.pop(next(iter(hints)), None)
         hints[offset] = position
 
     def _indexed_position(self, offset: int, wait: bool) -> int:
-        """Where to start looking for an offset; 0 when the index is of no help."""
+        """Where to start searching for an offset; 0 if the index does not help."""
         if self.index_damaged:
             return 0
         try:
@@ -335,11 +336,11 @@ class Segment:
         if entry is not None and not self.is_truthful(entry, wait):
             self.index_damaged = True
         if self.index_damaged and not wait:
-            raise BlockingIOError  # a search from the start of the file is not for the loop
+            raise BlockingIOError  # a search from the start of the file would block the loop
         return 0 if entry is None or self.index_damaged else entry[1]
 
     def is_truthful(self, entry: tuple[int, int], wait: bool = True) -> bool:
-        """Whether an entry names the last offset of the batch at its position, as it must."""
+        """Whether an entry has the last offset of the batch at its position, as it must."""
         relative, position = entry
         try:
             _, header = next(iter_headers(self.file, position, self.size, wait=wait))
@@ -348,7 +349,7 @@ class Segment:
         return header.last_offset == self.base_offset + relative
 
     def truncate(self, position: int, next_offset: int) -> None:
-        """Cut the log file at a batch boundary, and the indexes to what is left."""
+        """Cut the log file at a batch boundary, and the indexes with it."""
         self.file.truncate(position)
         self.trusted_position = min(self.trusted_position, position)
         self.checked = (0, 0)
@@ -362,7 +363,7 @@ class Segment:
                 self.record(header.last_offset, at, header.size, header.max_timestamp)
 
     def keep_indexes(self, position: int, next_offset: int) -> None:
-        """Drop index entries of batches at or after position, and learn where appends go on.
+        """Drop index entries of batches at or after position, and prepare for appends there.
 
         Raises BadBatch and CorruptIndex.
         """
@@ -388,7 +389,7 @@ class Segment:
         return last[1] if last else 0
 
     def relearn(self, end: int | None = None, sealed: bool = False) -> int:
-        """Set what appends need from the indexes and the batches behind them; the end offset.
+        """Restore the state for appends from the indexes and the last batches; the end offset.
 
         Raises BadBatch and CorruptIndex.
         """
@@ -410,7 +411,7 @@ class Segment:
         return [self.file.path, *indexes, self.aborted.path, self.aborted.checksum_path]
 
     def rename(self, fs: FileSystem, suffix: str) -> None:
-        """Add a suffix to the names of all files that exist, keeping readers on the same bytes."""
+        """Add a suffix to the names of all files; readers keep reading the same bytes."""
         self.hold()
         for path in self.files():
             if fs.exists(path):
@@ -418,7 +419,7 @@ class Segment:
         self.renamed(suffix)
 
     def hold(self) -> None:
-        """Keep reading the files of today, even after their names go to others."""
+        """Keep reading the present files, even after other files get their names."""
         self.file.hold()
         self.offsets.hold()
         self.times.hold()
@@ -430,8 +431,8 @@ class Segment:
         for index in (self.offsets, self.times, self.aborted):
             index.renamed(index.path + suffix)
 
-    def take_after(self, original: Segment) -> None:
-        """Know what is known of the segment that this one is a copy of, but trust no byte more."""
+    def copy_state_of(self, original: Segment) -> None:
+        """Take over what is known of the segment that this one copies, but trust no more bytes."""
         self.created_ms = original.created_ms
         self.first_timestamp = original.first_timestamp
         self.max_timestamp = original.max_timestamp
@@ -448,7 +449,7 @@ class Segment:
             index.renamed(os.path.join(folder, os.path.basename(index.path)))
 
     def remove(self, fs: FileSystem) -> None:
-        """Close and delete all files; readers in the middle of a read finish it."""
+        """Close and delete all files; a read in progress finishes."""
         self.close()
         for path in self.files():
             if fs.exists(path):

@@ -1,4 +1,4 @@
-"""A piece of a log file that a reader gets: where it lies, not what it holds."""
+"""A piece of a log file that a reader gets: its position and length, not its bytes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import errno
 
 from headrace.storage.files import File
 
-# The kernel reads ahead at least this much, so one probe speaks for so many bytes.
+# The kernel reads ahead at least this much, so one probe covers this many bytes.
 _PROBE_STEP_BYTES = 128 << 10
 
 
@@ -24,21 +24,21 @@ class Slice:
         return self.length
 
     def read(self) -> bytes | bytearray:
-        """The bytes, all of them or OSError; waits for the disk when it has to."""
+        """All the bytes; may wait for the disk. Raises OSError."""
         return self._whole(self.file.pread(self.length, self.position))
 
     def read_nowait(self) -> bytes | bytearray | None:
-        """The bytes, or None when the disk would have to be waited for; raises OSError."""
+        """All the bytes, or None if that would wait for the disk; raises OSError."""
         data = self.file.pread_nowait(self.length, self.position)
         return None if data is None else self._whole(data)
 
     def _whole(self, data: bytes | bytearray) -> bytes | bytearray:
         if len(data) != self.length:
-            raise OSError(errno.EIO, "the file was cut meanwhile", self.file.path)
+            raise OSError(errno.EIO, "the file was truncated meanwhile", self.file.path)
         return data
 
     def is_resident(self) -> bool:
-        """Whether the bytes are most likely in the page cache, found by looking at a few."""
+        """Whether the bytes are most likely in the page cache, by probing a few of them."""
         probe = self.file.pread_nowait
         position, last = self.position, self.position + self.length - 1
         while position < last:

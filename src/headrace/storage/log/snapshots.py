@@ -1,8 +1,8 @@
 """`.snapshot`: the producers of a log at an offset, in Apache Kafka's format with its CRC-32C.
 
-Kafka keeps only the last batch of each producer there. The others of the five that a producer
-may still repeat go to a `.batches` file of our own beside it, so that a retry that crosses a clean
-restart is recognised as well; Kafka ignores that file.
+Kafka keeps only the last batch of each producer there. The other four that a producer may still
+repeat go to a `.batches` file beside it, so that a retry across a clean restart is recognised as
+well; Kafka ignores that file.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class CorruptSnapshot(ValueError):
 
 
 class _Frozen(NamedTuple):
-    """A producer as it was at some moment, in the words of Producer."""
+    """A copy of a Producer at one moment."""
 
     producer_id: int
     epoch: int

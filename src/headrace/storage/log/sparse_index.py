@@ -1,8 +1,8 @@
 """A sorted file of fixed-width (key, value) entries with a warm end in memory.
 
 Readers mostly ask for the end of a log, so the last entries are kept in memory and searched first;
-only what lies before them is searched on disk, page by page. Memory is bounded, whatever the size
-of the file, and a page fault on a cold index hits only readers of cold data.
+older entries are searched on disk, page by page. Memory is bounded, whatever the size of the file,
+and a page fault on a cold index affects only readers of cold data.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _KEY_MIN = -(1 << 63)
 
 
 class CorruptIndex(ValueError):
-    """An index file that cannot be believed and has to be built again from its log."""
+    """An index file that cannot be right and has to be rebuilt from its log."""
 
 
 class _Warm:
@@ -34,7 +34,7 @@ class _Warm:
 
     def __init__(self, first: int, keys: Iterable[int], values: Iterable[int]) -> None:
         self.first = first
-        # Arrays, not lists: every active segment has them, and numbers in lists take 5 times that.
+        # Arrays, not lists: every active segment has them, and lists would take five times as much.
         self.keys = array("q", keys)
         self.values = array("q", values)
 
@@ -76,14 +76,14 @@ class SparseIndex:
         return count
 
     def append(self, key: int, value: int) -> None:
-        """Add an entry in memory; `write` brings it to the file.
+        """Add an entry in memory; `write` writes it to the file.
 
         Its batch is written by now, so a disk that fails is no matter here: the entries stay in
         memory, the next append tries again and the seal of the segment tells.
         """
         warm = self._warm or self._load_warm(wait=True)
         warm.values.append(value)
-        warm.keys.append(key)  # last: a search in another thread looks at the keys first
+        warm.keys.append(key)  # last: a search in another thread reads the keys first
         self.count += 1
         if len(warm.keys) >= WARM_ENTRIES_MAX:
             with contextlib.suppress(OSError):
@@ -92,7 +92,7 @@ class SparseIndex:
                 self._warm = _Warm(self.count + keep, warm.keys[keep:], warm.values[keep:])
 
     def write(self) -> None:
-        """Bring entries that are only in memory to the file; not durable before `sync`."""
+        """Write entries that are only in memory to the file; not durable before `sync`."""
         pending = self.count - self._on_disk
         if pending or self._file is None:
             file = self._open(create=True)
@@ -107,14 +107,14 @@ class SparseIndex:
             self._unsynced = True
 
     def unsynced_file(self) -> File | None:
-        """The file when it has entries that were never handed to a sync; asked once."""
+        """The file, if it has entries that no sync has covered; returned once."""
         if not self._unsynced:
             return None
         self._unsynced = False
         return self._file
 
     def floor(self, key: int, wait: bool = True) -> tuple[int, int] | None:
-        """The last entry whose key is at or below key, or None when all are above.
+        """The last entry whose key is at or below key, or None if all are above.
 
         Raises BlockingIOError when wait is off and the disk has to be read.
         """
@@ -138,7 +138,7 @@ class SparseIndex:
         return unpack(page.data, (low - 1) * width) if low else None
 
     def warm_floor_value(self, value: int) -> int:
-        """The greatest value in memory that is at or below value; 0 when there is none."""
+        """The greatest value in memory that is at or below value; 0 without one."""
         warm = self._warm
         if warm is None:
             return 0
@@ -202,7 +202,7 @@ class SparseIndex:
         )
 
     def cool(self) -> None:
-        """Give the memory of a sealed segment's index back; the next search reads the disk.
+        """Free the memory of a sealed segment's index; the next search reads the disk.
 
         The file stays open: a sync of it may be under way.
         """
@@ -211,7 +211,7 @@ class SparseIndex:
             self._page = None
 
     def close(self) -> None:
-        """Give the descriptor back; the next search opens the file again."""
+        """Close the file; the next search opens it again."""
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -223,7 +223,7 @@ class SparseIndex:
             self._file.path = path
 
     def hold(self) -> None:
-        """Keep reading the file of today even after its name goes to another one."""
+        """Keep reading the present file even after another one gets its name."""
         if self._on_disk:
             self._open().hold()
 
@@ -271,14 +271,22 @@ class SparseIndex:
 
 
 class OffsetIndex(SparseIndex):
-    """Keys are relative last offsets, values are positions."""
+    """`.index`: from an offset to a position in the log file, one entry every few KB.
+
+    As in Apache Kafka, an entry is the last offset of a batch, relative to the segment's base
+    (int32), and the position at which that batch starts (int32).
+    """
 
     ENTRY = Struct(">ii")
     __slots__ = ()
 
 
 class TimeIndex(SparseIndex):
-    """Keys are timestamps, values are relative offsets."""
+    """`.timeindex`: from a timestamp to the offset up to which no later timestamp occurs.
+
+    As in Apache Kafka, an entry is the greatest timestamp of the segment so far (int64) and the
+    last offset, relative to the segment's base (int32), of the batch that has it.
+    """
 
     ENTRY = Struct(">qi")
     __slots__ = ()

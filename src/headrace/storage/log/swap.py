@@ -1,18 +1,19 @@
-"""Putting compacted segments in the place of those they were made from, safe at every step.
+"""Replacing segments by the compacted ones made from them, safe at every step.
 
 The cleaner leaves `BASE.log.cleaned` and its indexes beside the old segments, synced. Then:
 
-1. the plan (which bases go, which files come) is written atomically: the swap is decided;
+1. the plan (which bases go, which files replace them) is written atomically: the swap is decided;
 2. `.cleaned` becomes `.swap`, and the folder is synced;
 3. the old segments become `.deleted`, and the folder is synced;
-4. `.swap` loses its suffix, the folder is synced, and the plan goes.
+4. `.swap` loses its suffix, the folder is synced, and the plan is removed.
 
-A crash after 1 is completed on opening: the plan tells old files from new ones of the same name.
+A swap that a crash interrupted after 1 is completed on opening: the plan tells old files from new
+ones with the same name.
 A crash before 1 leaves `.cleaned` files, which are removed. The names are Apache Kafka's, which
 would complete or undo the same states.
 
-Compaction leaves gaps between segments, which recovery would else take for lost tails: how far the
-log was compacted is kept, with its checksum, in `compacted-upto` and is durable before step 1.
+Compaction leaves gaps between segments, which recovery would otherwise consider lost tails: how far
+the log was compacted is kept, with a checksum, in `compacted-upto` and is durable before step 1.
 """
 
 from __future__ import annotations
@@ -37,20 +38,20 @@ COMPACTED_UPTO = "compacted-upto"
 
 
 class Swap:
-    """One exchange: made and completed on the loop thread, run on any other.
+    """One swap: made and completed on the loop thread, run on any other.
 
-    Readers keep the old segments until it is completed, and what they hold of them afterwards.
+    Readers use the old segments until it is completed, and may keep pieces of them afterwards.
     """
 
     def __init__(self, log: Log, old_bases: Sequence[int], new_bases: Sequence[int]) -> None:
         known = [segment.base_offset for segment in log.segments]
         first = known.index(old_bases[0]) if old_bases and old_bases[0] in known else -1
         if first < 0 or known[first : first + len(old_bases)] != list(old_bases):
-            raise ValueError(f"{list(old_bases)} are not neighbours in {log.dir}")
+            raise ValueError(f"{list(old_bases)} are not adjacent in {log.dir}")
         if first + len(old_bases) >= len(known):
             raise ValueError("the active segment cannot be replaced")
         if log.swap is not None:
-            raise ValueError(f"another swap is under way in {log.dir}")
+            raise ValueError(f"another swap is running in {log.dir}")
         self.log = log
         self.error: OSError | None = None
         self._fs = log.fs
@@ -67,14 +68,14 @@ class Swap:
     def run(self) -> None:
         """Exchange the files, unless the log was deleted meanwhile.
 
-        A failure is kept in `error` and completed by the next opening.
+        A failure is kept in `error`; the next opening completes the swap.
         """
         with self._running:
             if not self.log.deleted:
                 self._exchange(self.log.dir)
 
     def wait(self) -> None:
-        """Return when no exchange of files is under way."""
+        """Wait until no exchange of files is running."""
         with self._running:
             return
 
@@ -92,7 +93,7 @@ class Swap:
             path = os.path.join(folder, PLAN)
             self._fs.write(path + names.TEMPORARY, plan.encode())
             self._fs.sync_path(path + names.TEMPORARY)
-            self._fs.sync_dir(folder)  # or the plan might outlive the names of the new files
+            self._fs.sync_dir(folder)  # or the plan might become durable before the new files
             self._decided = True
             self._fs.rename(path + names.TEMPORARY, path)
             self._fs.sync_dir(folder)
@@ -101,9 +102,9 @@ class Swap:
             self.error = error
 
     def complete(self, now_ms: int) -> None:
-        """Let readers see the new segments; after a failure the log is offline.
+        """Let readers use the new segments; after a failure the log is offline.
 
-        Unless the failure is one that may pass, as a full disk, and came before the plan.
+        It is not after a passing error, such as a full disk, that came before the plan.
         """
         log = self.log
         log.swap = None
@@ -128,7 +129,7 @@ class Swap:
 
 
 class _Plan:
-    """Which segments go and which files come, as kept in the plan file."""
+    """The segments to replace and their new files, as kept in the plan file."""
 
     def __init__(self, old_bases: list[int], files: list[str]) -> None:
         self.old_bases = old_bases
@@ -140,7 +141,7 @@ class _Plan:
 
     @classmethod
     def decode(cls, data: bytes) -> _Plan | None:
-        """The plan, or None for one that is not whole."""
+        """The plan, or None for an incomplete one."""
         text = _unsealed(data)
         if text is None:
             return None
@@ -151,7 +152,7 @@ class _Plan:
         )
 
     def execute(self, fs: FileSystem, folder: str) -> None:
-        """Bring the folder to the planned state from wherever an earlier try left it."""
+        """Bring the folder to the planned state, also from the middle of an earlier try."""
         present = set(fs.list(folder))
 
         def rename(source: str, target: str) -> None:
@@ -166,7 +167,7 @@ class _Plan:
         for base in self.old_bases:
             for suffix in names.SEGMENT_SUFFIXES:
                 name = names.offset_name(base, suffix)
-                # A planned file without its .swap twin is the new one, already in its place.
+                # A planned file without a .swap file is the new one, already in place.
                 if name not in self.files or name + names.SWAP in present:
                     rename(name, name + names.DELETED)
         fs.sync_dir(folder)
@@ -177,14 +178,14 @@ class _Plan:
 
 
 def finish_swaps(fs: FileSystem, folder: str, present: set[str]) -> bool:
-    """Complete what a crash interrupted; whether anything was changed."""
+    """Complete a swap that a crash interrupted; returns whether anything was changed."""
     if PLAN in present:
         path = os.path.join(folder, PLAN)
         plan = _Plan.decode(fs.read(path))
         if plan is not None:
             plan.execute(fs, folder)
         else:
-            fs.remove(path)  # never whole, so never durable, so nothing followed from it
+            fs.remove(path)  # incomplete, so not durable, so no step followed it
         return True
     swaps = [name for name in present if name.endswith(names.SWAP)]
     if not swaps:
@@ -221,18 +222,18 @@ def _end_offset(fs: FileSystem, path: str, base_offset: int) -> int:
         for _, header in iter_headers(file, 0, file.size):
             end_offset = header.next_offset
     except BadBatch:
-        pass  # the range up to the damage is what can be known
+        pass  # only the range up to the damage is known
     file.close()
     return end_offset
 
 
 def compacted_upto(fs: FileSystem, folder: str) -> int:
-    """The offset below which gaps between segments are the cleaner's work."""
+    """The offset below which gaps between segments come from compaction."""
     path = os.path.join(folder, COMPACTED_UPTO)
     if not fs.exists(path):
         return 0
     text = _unsealed(fs.read(path))
-    # Damaged: any gap may be the cleaner's, and keeping data is the safer mistake.
+    # Damaged: any gap may come from compaction, and keeping data is the safer mistake.
     return int(text) if text is not None else 1 << 63
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 RETRY_PAUSE_SECONDS = 0.1
-"""How long trouble that may pass is given before a sync is tried again."""
+"""The pause after a passing error before a sync is tried again."""
 
 Callback = Callable[[OSError | None], None]
 Post = Callable[..., object]
@@ -23,7 +23,7 @@ Job = tuple[Callable[..., object], tuple[Any, ...]]
 
 
 class Threads:
-    """As much of an executor as is needed: its futures would cost as much as the rest of a sync.
+    """A small thread pool: an executor's futures would cost as much as the rest of a sync.
 
     `submit` and `shutdown` are called on one thread.
     """
@@ -35,24 +35,24 @@ class Threads:
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
 
     def submit(self, function: Callable[..., object], *args: Any) -> None:
-        """Call a function on a thread; what it has to say it posts itself."""
+        """Call a function on a thread; it posts its own result."""
         self._jobs.put((function, args))
         started = len(self._threads)
         if started < self._threads_max:
-            # A process that ends without a shutdown must not wait for them for ever.
+            # A process that ends without a shutdown must not wait for them forever.
             thread = threading.Thread(
                 target=self._work, name=f"headrace-sync-{started}", daemon=True
             )
             try:
                 thread.start()
-            except RuntimeError:  # the system gives no more threads; those there are will do it
+            except RuntimeError:  # the system gives no more threads; the existing ones will do it
                 if not started:
                     raise
             else:
                 self._threads.append(thread)
 
     def shutdown(self) -> None:
-        """Wait until all is done that was asked for."""
+        """Wait until all jobs are done."""
         for _ in self._threads:
             self._jobs.put(None)
         for thread in self._threads:
@@ -64,8 +64,8 @@ class Threads:
             try:
                 function(*args)
             except Exception:
-                _log.exception("a sync failed in a way that nobody expected")
-            del job, function, args  # files that are removed meanwhile must not stay open
+                _log.exception("a sync failed with an unexpected error")
+            del job, function, args  # or files that are removed meanwhile would stay open
 
 
 class Syncer:
@@ -78,16 +78,17 @@ class Syncer:
     def __init__(self, threads: int, post: Post) -> None:
         self._pool = Threads(threads)
         self._post = post
-        # Logs in flight, each with those that asked meanwhile.
+        # Logs that are being synced, each with the requests that came meanwhile.
         self._waiting: dict[Log, list[Callback]] = {}
         self._closing = threading.Event()
 
     def request(self, log: Log, callback: Callback) -> None:
         """Sync what a log has written by now; callback gets None, or the error, once.
 
-        After trouble that may pass, as too many open files, callback gets None, a little later,
+        After a passing error, such as too many open files, callback gets None, a little later,
         though `synced_offset` has not moved: ask again. A log that is offline is not synced
-        again: what the kernel failed to write it may have dropped, and a second sync could lie.
+        again: the kernel may have dropped what it failed to write, and a second sync would
+        wrongly succeed.
         """
         waiting = self._waiting.get(log)
         if waiting is not None:
@@ -102,7 +103,7 @@ class Syncer:
 
     def _start(self, log: Log, callbacks: list[Callback]) -> None:
         if self._closing.is_set():
-            return  # nobody is left to be told
+            return  # no caller is left
         flush = log.begin_flush() if log.offline is None else None
         if flush is None:
             for callback in callbacks:

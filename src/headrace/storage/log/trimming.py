@@ -1,7 +1,7 @@
-"""Taking data away from a log: at its start by retention and DeleteRecords, at its end by leaders.
+"""Removing data from a log: at its start by retention and DeleteRecords, at its end by leaders.
 
-A deleted segment is first renamed to `.deleted`, so that a crash cannot bring it back half, and
-removed later, so that readers which already hold a piece of it can finish.
+A deleted segment is first renamed to `.deleted`, so that a crash cannot bring back a part of it,
+and removed later, so that readers that already hold a piece of it can finish.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ UP_TO_HIGH_WATERMARK = -1
 
 
 def delete_records(log: Log, offset: int) -> int:
-    """Move the start of the log up to an offset (-1: the high watermark); the new start.
+    """Move the start of the log up to an offset (-1: the high watermark); returns the new start.
 
-    Durable after the next checkpoint. Segments below it go with the next retention run.
+    Durable after the next checkpoint. The next retention run deletes segments below it.
     """
     if offset == UP_TO_HIGH_WATERMARK:
         offset = log.high_watermark
@@ -40,12 +40,12 @@ def advance_start(log: Log, offset: int) -> None:
     if offset > log.start_offset:
         log.start_offset = offset
         log.epochs.truncate_start(offset)
-        # Reads of the newest batches do not look at the start: send those below it elsewhere.
+        # Reads of the newest batches do not check the start: send those below it elsewhere.
         log.active.recent_from = max(log.active.recent_from, offset)
 
 
 def delete_oldest(log: Log, count: int, now_ms: int) -> int:
-    """Delete the oldest segments; all of them only if a new, empty one follows. The bytes freed."""
+    """Delete the oldest segments, rolling first if that is all of them; returns the bytes freed."""
     if count <= 0 or log.swap is not None:
         return 0
     if count >= len(log.segments):
@@ -69,8 +69,8 @@ def delete_oldest(log: Log, count: int, now_ms: int) -> int:
 def truncate_to(log: Log, offset: int, now_ms: int) -> None:
     """Drop the batches that reach offset or beyond; durable when this returns.
 
-    The recovery point is lowered first: a crash must not trust what is appended here next because
-    of a checkpoint that spoke of something else.
+    The recovery point is lowered first: after a crash, an old checkpoint must not vouch for what is
+    appended here next.
     """
     if offset >= log.end_offset:
         return
@@ -94,7 +94,7 @@ def truncate_to(log: Log, offset: int, now_ms: int) -> None:
     log.set_segments(keep)
     _ended_at(log, end_offset)
     log.epochs.truncate_end(end_offset)
-    log.epochs.save(log.fs, log.dir)  # a checkpoint under way has been kept from doing it
+    log.epochs.save(log.fs, log.dir)  # a running checkpoint was kept from doing it
     _remove_snapshots(log, above=end_offset)
     last.file.sync()
     log.fs.sync_dir(log.dir)
@@ -102,7 +102,7 @@ def truncate_to(log: Log, offset: int, now_ms: int) -> None:
         log.fs, log.dir, log.fs.list(log.dir), log.segments, log.end_offset, log.epochs
     )
     log.high_watermark = min(log.high_watermark, end_offset)
-    # Those above are gone, and one below may not be durable.
+    # The snapshots above are gone, and one below may not be durable.
     for path, content in snapshots.contents(log.dir, end_offset, log.producers).items():
         log.fs.write_atomic(path, content)
 
@@ -118,7 +118,7 @@ def restart_at(log: Log, offset: int, now_ms: int) -> None:
     log.start_offset = offset
     _ended_at(log, offset)
     log.epochs.clear()
-    log.epochs.save(log.fs, log.dir)  # recovery would else take a log that begins here for torn
+    log.epochs.save(log.fs, log.dir)  # or recovery would consider a log that begins here torn
     log.producers.clear()
     _remove_snapshots(log, below=1 << 63)
     log.fs.sync_dir(log.dir)

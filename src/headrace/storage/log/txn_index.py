@@ -38,7 +38,7 @@ class AbortedTxn(NamedTuple):
 
 
 class TxnIndex:
-    """The aborted transactions whose marker lies in one segment; read when first asked."""
+    """The aborted transactions whose marker is in one segment; read on first use."""
 
     __slots__ = (
         "_aborted",
@@ -48,7 +48,7 @@ class TxnIndex:
         "_on_disk_bytes",
         "_pending",
         "_unsynced",
-        "is_vouched",
+        "is_verified",
         "path",
     )
 
@@ -61,12 +61,12 @@ class TxnIndex:
         self._pending: list[AbortedTxn] = []  # in memory only
         self._unsynced = False
         self._aborted: list[AbortedTxn] | None = None if on_disk_bytes else []
-        # By a checksum or, since it is new, by this process; else it is compared with the log.
-        self.is_vouched = not on_disk_bytes
+        # Verified by a checksum or, if new, by this process; else it is compared with the log.
+        self.is_verified = not on_disk_bytes
 
     @property
     def aborted(self) -> list[AbortedTxn]:
-        """All entries; raises CorruptIndex when the file cannot be right."""
+        """All entries; raises CorruptIndex if the file cannot be right."""
         if self._aborted is None:
             self._aborted = [*self._load(), *self._pending]
         return self._aborted
@@ -77,7 +77,7 @@ class TxnIndex:
         return not self._aborted if self._aborted is not None else not self._on_disk_bytes
 
     def append(self, entry: AbortedTxn) -> None:
-        """Add an entry in memory, unless it is known; `write` brings it to the file.
+        """Add an entry in memory, unless it is known; `write` writes it to the file.
 
         Its marker is written by now, so trouble with the disk must not keep it from readers. A
         damaged file is left alone: it is made again from the log, and then has this one too.
@@ -93,7 +93,7 @@ class TxnIndex:
             self._pending.append(entry)
 
     def write(self) -> None:
-        """Bring entries that are only in memory to the file; durable after the next checkpoint."""
+        """Write entries that are only in memory to the file; durable after the next checkpoint."""
         if not self._pending:
             return
         if self._file is None:
@@ -105,7 +105,7 @@ class TxnIndex:
         self._unsynced = True
         self._pending = []
 
-    def reset(self, entries: list[AbortedTxn], is_vouched: bool = True) -> None:
+    def reset(self, entries: list[AbortedTxn], is_verified: bool = True) -> None:
         """Replace all entries in memory and in the file."""
         if entries or self._on_disk_bytes:
             file = self._file or self._fs.open(self.path, create=True)
@@ -115,11 +115,11 @@ class TxnIndex:
             self._file = file
             self._on_disk_bytes = file.size
             self._unsynced = True
-            if is_vouched:
+            if is_verified:
                 self._write_checksum(entries)
         self._aborted = list(entries)
         self._pending = []
-        self.is_vouched = is_vouched
+        self.is_verified = is_verified
 
     def keep_below(self, offset: int) -> None:
         """Drop the entries whose marker is at or above offset."""
@@ -129,23 +129,23 @@ class TxnIndex:
             return
         if aborted and aborted[-1].last_offset >= offset:
             kept = [entry for entry in aborted if entry.last_offset < offset]
-            # Those that are left are still as good as they were: a crash may have made them up.
-            self.reset(kept, is_vouched=self.is_vouched or not kept)
+            # The remaining entries are no more reliable than before: a crash may have written them.
+            self.reset(kept, is_verified=self.is_verified or not kept)
 
     @property
     def checksum_path(self) -> str:
-        """The `.txncrc` beside the index, under whatever suffix both have."""
+        """The `.txncrc` file beside the index, with the suffix that both have."""
         return self.path.replace(names.TXN_INDEX, names.TXN_CHECKSUM)
 
     def unsynced_files(self) -> list[File]:
-        """The files to sync if entries are new, the checksum written by then; asked once."""
+        """The files to sync if entries are new, with the checksum written; returned once."""
         self.write()
         if not self._unsynced or self._file is None:
             return []
         self._unsynced = False
-        entries = self.aborted  # which may bring a checksum that vouches for them
-        # Never for what nobody has compared with the log: a crash may have left it.
-        return [self._file, self._write_checksum(entries)] if self.is_vouched else [self._file]
+        entries = self.aborted  # reading them may find a checksum that verifies them
+        # Not for entries that were never compared with the log: a crash may have left them.
+        return [self._file, self._write_checksum(entries)] if self.is_verified else [self._file]
 
     def close(self) -> None:
         for file in (self._file, self._checksum_file):
@@ -162,7 +162,7 @@ class TxnIndex:
             self._checksum_file.path = self.checksum_path
 
     def hold(self) -> None:
-        """Read the file now if it was not: later its name may belong to another."""
+        """Read the file now if it was not read: another file may get its name."""
         try:
             _ = self.aborted
         except CorruptIndex:
@@ -179,11 +179,11 @@ class TxnIndex:
                 raise CorruptIndex(f"{os.path.basename(self.path)}: checksum differs")
             entries = entries[:count]
             self._on_disk_bytes = len(data)
-            self.is_vouched = True
+            self.is_verified = True
         return entries
 
     def _read_checksum(self) -> tuple[int, int] | None:
-        """The number of entries and their CRC, or None when nothing sound says them."""
+        """The number of entries and their CRC, or None without a sound checksum file."""
         path = self.checksum_path
         if not self._fs.exists(path):
             return None

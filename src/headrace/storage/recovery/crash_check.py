@@ -1,6 +1,6 @@
-"""What a crash left of a log: checked batch by batch, cut where it is torn, kept where it is not.
+"""Checks a log after a crash, batch by batch: cuts torn ends, and keeps damage of other kinds.
 
-`recovery` says what a crash can take, and why damage that it cannot explain stays.
+`recovery` explains what a crash can destroy, and why other damage stays.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from headrace.storage.log.segment import Segment
 from headrace.storage.log.sparse_index import CorruptIndex
 
 _log = logging.getLogger(__name__)
-_HINT = "`headrace log verify` tells more"
+_HINT = "run `headrace log verify` for details"
 
 
 class CrashCheck:
@@ -49,10 +49,10 @@ class CrashCheck:
         self._fs = fs
         self._folder = folder
         self._epochs = epochs
-        # The recovery point, or 0 when nothing beside the batches is believed.
+        # The recovery point, or 0 if nothing but the batches is trusted.
         self._check_from = check_from
         self._synced_upto = synced_upto
-        # Below the first compaction may have taken batches, below the other whole segments.
+        # Compaction may have removed batches below the first, whole segments below the second.
         self._gaps_upto = gaps_upto
         self._compacted_upto = compacted_upto
         self._begins_at = begins_at  # if nothing of the log can have been deleted yet
@@ -61,7 +61,7 @@ class CrashCheck:
         self._new_epoch: tuple[int, int] | None = None  # of the last batch, with its offset
 
     def run(self) -> int:
-        """Check all batches from the recovery point on, cut what is torn; the end offset."""
+        """Check all batches from the recovery point on, cut a torn end; returns the end offset."""
         self._epochs.truncate_end(self._check_from)
         if self._has_lost_its_beginning():
             return self.segments[0].base_offset
@@ -72,11 +72,11 @@ class CrashCheck:
                 end_offset = following[0].base_offset
                 continue
             if segment.base_offset > max(end_offset, self._check_from, self._compacted_upto):
-                reason = f"nothing lies between {end_offset} and {segment.base_offset}"
+                reason = f"nothing is between {end_offset} and {segment.base_offset}"
                 if self._may_be_torn(end_offset):
                     self._drop(self.segments[index:], reason)
                     break
-                _log.error("%s: %s, though it was there; %s", self._folder, reason, _HINT)
+                _log.error("%s: %s, but data was there; %s", self._folder, reason, _HINT)
             next_base = following[0].base_offset if following else None
             end_offset, goes_on = self._recover_segment(segment, next_base)
             if not goes_on:
@@ -85,7 +85,7 @@ class CrashCheck:
         if end_offset < self._synced_upto:
             _log.error(
                 "%s: batches from offset %d on are damaged or missing, though they were synced "
-                "up to %d; the log goes on from there; %s",
+                "up to %d; the log continues from there; %s",
                 self._folder,
                 end_offset,
                 self._synced_upto,
@@ -101,19 +101,19 @@ class CrashCheck:
         return end_offset
 
     def _has_lost_its_beginning(self) -> bool:
-        """Begin again if the first segments are gone, which only a crash can have taken."""
+        """Start again, empty, if the first segments are gone, which only a crash can cause."""
         offset, base_offset = self._begins_at, self.segments[0].base_offset
         if offset is None or base_offset <= offset or not self._may_be_torn(offset):
             return False
-        self._drop(self.segments, f"nothing lies between {offset} and {base_offset}")
+        self._drop(self.segments, f"nothing is between {offset} and {base_offset}")
         self._epochs.truncate_end(offset)
         self._add_segment(offset)
         return True
 
     def _recover_segment(self, segment: Segment, next_base: int | None) -> tuple[int, bool]:
-        """Check a segment's batches and rebuild its indexes; its end, and whether the log goes on.
+        """Check a segment's batches and rebuild its indexes; its end, and if the log continues.
 
-        It does not behind a torn end, which is cut. `next_base` is the next segment's base offset.
+        It ends at a torn end, which is cut. `next_base` is the next segment's base offset.
         """
         position, expected = self._trusted_until(segment)
         goes_on = True
@@ -134,14 +134,14 @@ class CrashCheck:
                     break
                 goes_on = not is_end
                 _log.error(
-                    "%s: offset %d is damaged, and it is no torn end: %s; it stays, reads of it "
+                    "%s: offset %d is damaged, and not by a torn end: %s; it stays, reads of it "
                     "fail with CORRUPT_MESSAGE; %s",
                     segment.file.path,
                     expected,
                     error,
                     _HINT,
                 )
-                segment.step_over(position, segment.size if behind is None else behind)
+                segment.skip_damage(position, segment.size if behind is None else behind)
                 if behind is None:
                     break
                 position = behind
@@ -151,26 +151,26 @@ class CrashCheck:
         return expected, goes_on
 
     def _learn_epoch(self, epoch: int, offset: int) -> None:
-        """Take a new epoch once the next batch has it too: no CRC covers it, and none goes back."""
+        """Accept a new epoch once the next batch has it too: no CRC covers an epoch."""
         if self._new_epoch is not None:
             if self._new_epoch[0] <= epoch:
                 self._epochs.assign(*self._new_epoch)
             else:
-                offset = self._new_epoch[1]  # that batch lied: it has this one's epoch
+                offset = self._new_epoch[1]  # that batch's epoch was wrong: it has this one's
         self._new_epoch = (epoch, offset) if epoch > self._epochs.latest else None
 
     def _may_be_torn(self, offset: int) -> bool:
-        """Whether a crash can have taken what was written from an offset on.
+        """Whether a crash can have destroyed what was written from an offset on.
 
-        Not what was synced, and nothing as long as the machine has not stopped: the page cache
-        outlives a process.
+        It cannot if it was synced, or if the machine was not restarted: the page cache outlives a
+        process.
         """
         return offset >= self._synced_upto and not self._same_boot
 
     def _cut(
         self, segment: Segment, position: int, expected: int, is_end: bool, error: BadBatch
     ) -> None:
-        """Cut a segment before bytes that are no batch; a copy stays unless a crash explains it."""
+        """Cut a segment before bytes that are not a batch; keep a copy if no crash explains it."""
         size = segment.size - position
         if is_end and (self._may_be_torn(expected) or _is_unfinished(segment, position)):
             message = "%s: %d bytes after offset %d are cut: %s"
@@ -179,7 +179,7 @@ class CrashCheck:
             copy = copy_tail(self._fs, self._folder, segment.file, position, expected)
             _log.error(
                 "%s: %d bytes after offset %d are cut, more than a torn end: %s; a power loss "
-                "leaves that of records that were not synced, a failing disk of any; they are kept "
+                "can do that to records that were not synced, a failing disk to any; they are kept "
                 "in %s, `headrace log dump --deep` shows them",
                 segment.file.path,
                 size,
@@ -190,7 +190,7 @@ class CrashCheck:
         segment.file.truncate(position)
 
     def _trusted_until(self, segment: Segment) -> tuple[int, int]:
-        """Where in a segment the check begins, with its indexes cut to what lies before."""
+        """Where in a segment the check begins; its indexes are cut to what is before."""
         try:
             if segment.base_offset < self._check_from and not segment.index_damaged:
                 position, offset = self._recovery_position(segment)
@@ -208,13 +208,13 @@ class CrashCheck:
         try:
             found = segment.locate(self._check_from)
         except BadBatch as error:
-            # A torn append right behind the recovery point is all that a crash leaves: what lies
-            # before it need not be checked again.
+            # A crash leaves only a torn append right after the recovery point: what is before it
+            # need not be checked again.
             if segment.index_damaged or segment.relearn(error.position) != self._check_from:
                 raise
             return error.position, self._check_from
         if segment.index_damaged:
-            raise CorruptIndex("entries do not lead to their batches")
+            raise CorruptIndex("entries do not point to their batches")
         if found is not None:
             position, header = found
             if header.base_offset == self._check_from:
@@ -236,7 +236,7 @@ class CrashCheck:
         if base_offset < self._check_from < header.next_offset:
             raise BadBatch(position, f"crosses the recovery point {self._check_from}")
         if header.last_offset - segment.base_offset > RELATIVE_OFFSET_MAX:
-            raise BadBatch(position, f"offset {header.last_offset} is out of the segment's reach")
+            raise BadBatch(position, f"offset {header.last_offset} is too large for the segment")
 
     def _drop(self, segments: list[Segment], reason: str) -> None:
         for segment in segments:
@@ -246,7 +246,7 @@ class CrashCheck:
                 segment.remove(self._fs)
             else:
                 kept = move_segment(self._fs, segment)
-                _log.error("%s is no part of the log: %s; it is kept as %s", path, reason, kept)
+                _log.error("%s is not a part of the log: %s; it is kept as %s", path, reason, kept)
         gone = {segment.base_offset for segment in segments}
         self.segments = [s for s in self.segments if s.base_offset not in gone]
 
@@ -256,7 +256,7 @@ class CrashCheck:
 
 
 def _is_unfinished(segment: Segment, position: int) -> bool:
-    """Whether bytes are what a killed append leaves: a batch without its end."""
+    """Whether the bytes are a batch without its end, as a killed append leaves it."""
     room = segment.size - position
     if room < HEADER_BYTES:
         return True
@@ -265,9 +265,9 @@ def _is_unfinished(segment: Segment, position: int) -> bool:
 
 
 def copy_tail(fs: FileSystem, folder: str, file: File, position: int, offset: int) -> str:
-    """Copy a file from a position, where an offset was expected; durable when this returns.
+    """Copy a file from a position, where an offset was expected, to a `.corrupt` file.
 
-    The path of the copy. Raises OSError.
+    Returns the path of the copy, which is durable. Raises OSError.
     """
     path = _free_path(fs, os.path.join(folder, names.offset_name(offset, names.LOG)))
     copy = fs.open(path, create=True)
@@ -282,7 +282,10 @@ def copy_tail(fs: FileSystem, folder: str, file: File, position: int, offset: in
 
 
 def move_segment(fs: FileSystem, segment: Segment) -> str:
-    """Rename a segment's log file and remove its indexes; the new path. Raises OSError."""
+    """Rename a segment's log file to `.corrupt` and remove its indexes; returns the new path.
+
+    Raises OSError.
+    """
     path = _free_path(fs, segment.file.path)
     fs.rename(segment.file.path, path)
     segment.remove(fs)
@@ -291,6 +294,6 @@ def move_segment(fs: FileSystem, segment: Segment) -> str:
 
 def _free_path(fs: FileSystem, path: str) -> str:
     path += names.CORRUPT
-    while fs.exists(path):  # of an earlier recovery, which is no reason to lose it
+    while fs.exists(path):  # of an earlier recovery, which must not be lost
         path += names.CORRUPT
     return path

@@ -1,39 +1,38 @@
 """Opening a log: quickly after a clean stop, with care after a crash.
 
-What is durable before what. Everything below follows from these orderings, and the power-loss
-tests check them:
+Recovery relies on the order in which things become durable. The power-loss tests check it:
 
 1. A batch is acknowledged (acks=all) and shown to readers only when the file that holds it, every
    older file written since the last flush, and the folder entry of each new file are synced
-   (`Flush`). So what lies at or above `synced_offset` may vanish in a crash, in any subset of its
-   pages and files; what lies below never does.
+   (`Flush`). So data at or above `synced_offset` may vanish in a crash, in any subset of its pages
+   and files; data below never does.
 2. The recovery point moves to an offset only after the data below it, the index entries of those
    data, the epochs, and a producer snapshot at exactly that offset are synced (`Checkpoint`); the
-   checkpoint file is then replaced atomically, and only then go the snapshots before that one. So
-   recovery trusts indexes and snapshots up to the recovery point and rebuilds all above it, and
-   never scans what lies below: damage there is found when it is read.
+   checkpoint file is then replaced atomically, and only then are older snapshots removed. So
+   recovery trusts indexes and snapshots up to the recovery point, rebuilds everything above it, and
+   never scans below it: damage there is found when it is read.
 3. Appends leave no gaps between segments: a segment is named by the offset at which the one before
-   it ended, and the first by 0 until retention takes it, which needs a recovery point. Only
-   compaction does, and it keeps how far it went durably (`swap`) before it does. So a gap above
-   that and above the recovery point is a lost tail: the log ends before it.
+   it ended, and the first by 0 until retention deletes it, which needs a recovery point. Only
+   compaction leaves gaps, and it first stores durably how far it goes (`swap`). So a gap above that
+   and above the recovery point is a lost tail: the log ends before it.
 4. A truncation first lowers the recovery point durably, then cuts files, removes snapshots and
    syncs the folder before anything is appended again at those offsets.
-5. Retention takes only segments below the recovery point, so that a durable snapshot remembers the
-   producers of the batches that go. A segment leaves the log by a rename to `.deleted`; a compacted
-   one enters it by `.swap` (see `swap`), each step synced before the next.
+5. Retention deletes only segments below the recovery point, so that a durable snapshot remembers
+   the producers of the deleted batches. A segment leaves the log by a rename to `.deleted`; a
+   compacted one enters it by `.swap` (see `swap`), each step synced before the next.
 6. The clean-shutdown marker is written after a checkpoint of every log in the folder, and removed
    durably before the first append after it was read.
 
-After a crash a log therefore ends with the last batch, from the recovery point on, that is whole,
-has its right CRC and follows the one before it. The tail behind it is cut and what is kept is
-synced before anyone may read it, since a killed process may have left it in the page cache only.
+After a crash a log therefore ends with the last batch, from the recovery point on, that is
+complete, has the right CRC and follows the one before it. The tail after it is cut, and the rest is
+synced before anyone may read it, since a killed process may have left it only in the page cache.
 
-Damage that no crash explains is the disk's doing, and is never cut: what lies below the recovery
-point was synced, and while the machine runs on (`FileSystem.boot_id`) all that was written is
-there. It stays for reads to report, what lies behind it is served, and appends go on in a new
-segment. After a power loss whole batches behind a bad one can be either: pages that were not synced
-may vanish in any order. They are cut, since nobody was told of records that were not synced, but
-kept under a `.corrupt` name, since nothing tells that they were not. Decision 7 says why.
+Damage that no crash explains comes from the disk, and is never cut: data below the recovery point
+was synced, and as long as the machine is not restarted (`FileSystem.boot_id`), everything written
+is there. Reads report it, data after it is served, and appends continue in a new segment. After a
+power loss, complete batches after a bad one can have either cause: pages that were not synced may
+vanish in any order. They are cut, since records that were not synced were not acknowledged, but
+kept under a `.corrupt` name, since they may have been synced. Decision 7 explains this.
 """
 
 from __future__ import annotations
@@ -73,9 +72,9 @@ class Opening:
     now_ms: int
     clean: bool = False
     recovery_point: int = 0
-    #: A checkpoint speaks of the log, or may: else no segment of it can have been deleted.
+    #: Whether a checkpoint has, or may have, the log: else no segment was deleted yet.
     is_saved: bool = True
-    #: The machine has run on since the log was last written to: all that was written is there.
+    #: Whether the machine was not restarted since the last write: everything written is there.
     same_boot: bool = False
     start_offset: int = 0
     on_truncation: Callable[[Log], None] | None = None
@@ -123,7 +122,7 @@ class _Opener:
         start_offset = max(opening.start_offset, self.segments[0].base_offset)
         if end_offset < start_offset:
             _log.warning(
-                "%s ends at %d, before its start %d: it begins again, empty",
+                "%s ends at %d, before its start %d: it starts again, empty",
                 self.folder,
                 end_offset,
                 start_offset,
@@ -134,9 +133,9 @@ class _Opener:
             self._add_segment(start_offset)
             end_offset = start_offset
         if recovered:
-            # Only a snapshot of a checkpoint is surely whole, with the batches that go with it.
+            # Only the snapshot of a checkpoint is certainly complete, with its batches.
             self._remove_snapshots_above(max(self.recovery_point, start_offset))
-        # Recovery has learned the epochs already, and with more care.
+        # Recovery has already read the epochs, with more care.
         epochs = EpochCache([]) if recovered else self.epochs
         producers = rebuild_producers(
             self.fs, self.folder, self.present, self.segments, end_offset, epochs
@@ -165,7 +164,7 @@ class _Opener:
         return log
 
     def _tidy(self) -> dict[str, int]:
-        """Finish or undo what a crash interrupted; names and sizes of the log's files."""
+        """Finish or undo what a crash interrupted; returns names and sizes of the log's files."""
         fs, folder = self.fs, self.folder
         found = set(fs.list(folder))
         if finish_swaps(fs, folder, found):
@@ -193,7 +192,7 @@ class _Opener:
             self._distrust_epochs(str(error))
 
     def _distrust_epochs(self, reason: str) -> None:
-        """Have the whole log checked, and the epochs read from it on the way."""
+        """Have the whole log checked, and the epochs read from it."""
         _log.error("%s: epochs are read from the log again: %s", self.folder, reason)
         self.epochs = EpochCache([])
         self.opening.clean = False
@@ -209,8 +208,8 @@ class _Opener:
             segment.index_damaged = missing
             return segment
         except CorruptIndex as error:
-            _log.warning("%s: index is built again: %s", self.folder, error)
-            # Only these two can be built again by a scan; the transaction index stays.
+            _log.warning("%s: an index is rebuilt: %s", self.folder, error)
+            # A scan can rebuild only these two; the transaction index stays.
             scanned = (names.OFFSET_INDEX, names.TIME_INDEX)
             left = {name: size for name, size in sizes.items() if not name.endswith(scanned)}
             segment = Segment.open(self.fs, self.folder, base_offset, left, self.opening.now_ms)
@@ -233,7 +232,7 @@ class _Opener:
             return None
 
     def _clean_end(self) -> int | None:
-        """The end of a cleanly closed log, found without a scan; None when it is not credible."""
+        """The end of a cleanly closed log, found without a scan; None if it cannot be right."""
         last = self.segments[-1]
         try:
             if last.index_damaged:
@@ -250,13 +249,13 @@ class _Opener:
                 self.recovery_point,
             )
             return None
-        # What was read is in memory: a thousand logs need not hold two thousand more descriptors.
+        # The entries are in memory: a thousand logs need not keep two thousand descriptors open.
         last.offsets.close()
         last.times.close()
         return end_offset
 
     def _epochs_agree(self) -> bool:
-        """Whether the batches where the last epoch begins say the same; the file has no CRC."""
+        """Whether the batches around the last epoch's start agree; the file has no CRC."""
         rows = self.epochs.rows()
         first_base = self.segments[0].base_offset
         if not rows:
@@ -268,7 +267,7 @@ class _Opener:
             first = self._batch_at(start)
             before = self._batch_at(start - 1) if len(rows) > 1 and start > first_base else None
         except BadBatch:
-            return True  # the log is damaged there and cannot tell
+            return True  # the log is damaged there
         return (first is None or first.leader_epoch in (epoch, NO_EPOCH)) and (
             before is None or before.leader_epoch < epoch
         )
@@ -281,7 +280,7 @@ class _Opener:
         return None
 
     def _recover(self) -> int:
-        """Check all batches from the recovery point on, cut what is torn; the end offset."""
+        """Check all batches from the recovery point on; returns the end offset."""
         self.changed = True
         check = CrashCheck(
             self.fs,
@@ -301,10 +300,10 @@ class _Opener:
         return end_offset
 
     def _begins_at(self) -> int | None:
-        """Where the log begins if no segment of it can have been deleted; None if one may.
+        """Where the log begins if none of its segments can have been deleted; else None.
 
-        No checkpoint file speaks of a folder that a person has put here. But what was ever saved
-        has a file of its epochs, and only of such a log is anything deleted.
+        No checkpoint file has a folder that a person has put here. But a log that was ever saved
+        has a file of its epochs, and only such a log loses segments.
         """
         if self.opening.is_saved or names.EPOCHS in self.present:
             return None

@@ -1,4 +1,4 @@
-"""Making the indexes of a segment again from its batches, when they turn out to be wrong."""
+"""Rebuilds the indexes of a segment from its batches when they turn out to be wrong."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ _one_at_a_time = threading.Lock()
 
 
 def rebuild_indexes(segment: Segment, end_offset: int) -> None:
-    """Replace the indexes of a sealed segment, which ends at an offset; any thread may do so.
+    """Replace the indexes of a sealed segment that ends at an offset; on any thread.
 
-    Where a batch itself is damaged, entries of the old index that are right lead on behind it, so
-    that only the damaged batch is out of reach. Raises OSError.
+    If a batch itself is damaged, sound entries of the old index lead past it, so that only the
+    damaged batch cannot be read. Raises OSError.
     """
     with _one_at_a_time:
         if not segment.index_damaged:
             return
-        _log.warning("%s is built again from its log", segment.offsets.path)
+        _log.warning("%s is rebuilt from its log", segment.offsets.path)
         fs = segment.offsets.fs
         fresh = Segment(
             segment.folder,
@@ -61,27 +61,28 @@ def rebuild_indexes(segment: Segment, end_offset: int) -> None:
 
 
 def check_aborted(log: Log, segment: Segment) -> None:
-    """Compare a transaction index with the log, and make it again if they disagree.
+    """Compare a transaction index with the log, and rebuild it if they disagree.
 
-    Raises KafkaError when the log is damaged too: without the index aborted records would be seen.
+    Raises KafkaError if the log is damaged too: without the index, readers would get aborted
+    records.
     """
     try:
-        entries = segment.aborted.aborted  # which may bring a checksum that vouches for them
-        if segment.aborted.is_vouched or all(_is_truthful(log, segment, e) for e in entries):
-            segment.aborted.is_vouched = True
+        entries = segment.aborted.aborted  # reading them may find a checksum that verifies them
+        if segment.aborted.is_verified or all(_is_truthful(log, segment, e) for e in entries):
+            segment.aborted.is_verified = True
             return
     except (CorruptIndex, BadBatch) as error:
         _log.warning("%s: %s", segment.aborted.path, error)
-    _log.warning("%s is built again from its log", segment.aborted.path)
+    _log.warning("%s is rebuilt from its log", segment.aborted.path)
     segment.aborted.reset(_find_aborted(log, segment))
-    # Durable at once: the recovery point may be above it, and then no start looks at it again.
+    # Durable at once: if the recovery point is above it, no start checks it again.
     for file in segment.aborted.unsynced_files():
         file.sync()
     log.fs.sync_dir(segment.folder)
 
 
 def _is_truthful(log: Log, segment: Segment, entry: AbortedTxn) -> bool:
-    """Whether the producer's marker is where an entry says, and its first batch, if still there."""
+    """Whether an entry's marker is where it says, and its first batch, unless that is deleted."""
     found = segment.locate(entry.last_offset)
     if found is None or not found[1].is_control:
         return False
@@ -126,27 +127,27 @@ def _find_aborted(log: Log, segment: Segment) -> list[AbortedTxn]:
     except (BadBatch, InvalidBatch) as error:
         raise KafkaError(
             ErrorCode.CORRUPT_MESSAGE,
-            f"{segment.aborted.path} is damaged and cannot be built again: {error}",
+            f"{segment.aborted.path} is damaged and cannot be rebuilt: {error}",
         ) from error
     return collected.aborted
 
 
 def _credible_batches(segment: Segment, end_offset: int) -> Iterator[tuple[int, BatchHeader]]:
-    """The batches whose offsets lie between those of their neighbours."""
+    """The batches whose offsets are between those of their neighbours."""
     expected = segment.base_offset
     held: tuple[int, BatchHeader] | None = None
     for position, header in _all_batches(segment):
         if held is not None and held[1].next_offset <= header.base_offset:
             yield held
             expected = held[1].next_offset
-        # Else one of the two lies, and without knowing which neither is taken as it is.
+        # Otherwise one of the two is wrong, and neither is used.
         held = (position, header) if header.base_offset >= expected else None
     if held is not None and held[1].next_offset <= end_offset:
         yield held
 
 
 def _all_batches(segment: Segment) -> Iterator[tuple[int, BatchHeader]]:
-    """All batches that can be reached: by their lengths or, behind damage, by the old index."""
+    """All batches that can be found: by their lengths or, after damage, by the old index."""
     position: int | None = 0
     while position is not None:
         try:

@@ -1,7 +1,7 @@
-"""What a batch on disk means to the state beside the log: producers, epochs, aborted transactions.
+"""Applies batches to the state beside the log: producers, epochs, aborted transactions.
 
-The one way in which that state follows from batches, used by appends of coordinators and leaders
-and by everything that rebuilds it from files.
+This is the only way from batches to that state, used for appends of coordinators and leaders and
+wherever the state is rebuilt from files.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 
 class AbortedTxns(Protocol):
-    """Where aborted transactions are written down: an index, or a list in memory."""
+    """Where aborted transactions are added: an index, or a list in memory."""
 
     def append(self, entry: AbortedTxn) -> None:
         """Add an entry unless it is there already."""
@@ -37,7 +37,7 @@ def replay(
     epochs: EpochCache,
     aborted: AbortedTxns,
 ) -> None:
-    """Apply one batch; its bytes are needed only of control batches."""
+    """Apply one batch; only a control batch needs its bytes."""
     if header.leader_epoch > epochs.latest:
         epochs.assign(header.leader_epoch, header.base_offset)
     if header.producer_id < 0:
@@ -91,7 +91,7 @@ def rebuild_producers(
     snapshot_offset_max: int,
     epochs: EpochCache,
 ) -> Producers:
-    """The producers at the end of a log: the newest sound snapshot and the batches since then."""
+    """The producers at the end of a log, from the newest sound snapshot and later batches."""
     producers, start = load_snapshot(fs, folder, present, snapshot_offset_max)
     replay_from(segments, start, producers, epochs)
     return producers
@@ -108,7 +108,7 @@ def load_snapshot(
         try:
             restored = snapshots.read(fs, folder, offset)
         except (snapshots.CorruptSnapshot, OSError) as error:
-            _log.warning("%s: the snapshot at %d is left out: %s", folder, offset, error)
+            _log.warning("%s: the snapshot at %d is skipped: %s", folder, offset, error)
             continue
         for producer in restored:
             producers.restore(producer)
@@ -119,7 +119,7 @@ def load_snapshot(
 def replay_from(
     segments: list[Segment], offset: int, producers: Producers, epochs: EpochCache
 ) -> None:
-    """Apply all batches from an offset on; what lies behind damage in a segment is left out."""
+    """Apply all batches from an offset on, except those after damage in a segment."""
     for index, segment in enumerate(segments):
         if index + 1 < len(segments) and segments[index + 1].base_offset <= offset:
             continue
@@ -144,7 +144,7 @@ def replay_segment(
             return
         start = found[0]
     file = segment.file
-    for begin, end in segment.sound_stretches(start):
+    for begin, end in segment.sound_ranges(start):
         for position, header in iter_headers(file, begin, end, chunk_bytes=SCAN_CHUNK_BYTES):
             batch = file.pread(header.size, position) if header.is_control else None
             replay(header, batch, producers, epochs, aborted)
