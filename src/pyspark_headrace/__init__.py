@@ -1,4 +1,4 @@
-"""Found by Spark itself, which takes the DefaultSource of every module named `pyspark_...`."""
+"""Lets Spark discover `format("headrace")`: it imports modules named `pyspark_...` by itself."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ __all__ = ["DefaultSource"]
 try:
     from headrace.spark.data_source import HeadraceSource as DefaultSource
 except ImportError:
-    # Spark imports this wherever Headrace is installed, also where its extra is not: without a
-    # DefaultSource there is no such format, and other formats are found all the same.
+    # Spark also imports this where Headrace is installed without its Spark extra. Without a
+    # DefaultSource there is no such format, and Spark still finds all others.
     __all__ = []

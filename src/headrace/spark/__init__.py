@@ -1,7 +1,8 @@
-"""Topics for Spark without a jar: a source and a sink on Arrow, and pipelines.
+"""Topics in Spark without a jar: a source and a sink on Arrow, and pipelines.
 
-`data_source.py` registers `format("headrace")`, `connection.py` turns its options into a cluster's
-address and settings, and `sessions.py` opens sessions that start Python processes quickly.
+`data_source.py` is `format("headrace")`, which reads with `source/` and writes with `sink/`;
+`connection.py` reads the options that both share. `sessions.py` opens Spark sessions, and
+`pipelines/` runs functions from events to rows on them, exactly once and with replay.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ else:
     _NEEDS = ("pyspark", "pyarrow", "numpy", "pandas")
 
     def __getattr__(name: str) -> object:
-        # Spark is large, and only those who ask for it need to have it.
+        # Spark is large, so it is an extra, and these names are imported on first use.
         try:
             return _get(name)
         except ModuleNotFoundError as missing:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from headrace.client.errors import UnknownSetting
-from headrace.client.settings import read
+from headrace.client.settings import ClientKind, read
 from headrace.client.wire.cluster import ClusterClient, parse_servers
 from headrace.client.wire.security import Security
 from headrace.spark.errors import OptionError
@@ -49,10 +48,17 @@ class Connection:
         return ClusterClient(self.servers, Security(self.settings), timeout_s)
 
 
-def read_connection(options: Mapping[str, str]) -> tuple[Connection, dict[str, str]]:
-    """The connection, and the `kafka.*` settings without that prefix; OptionError if wrong."""
+def read_connection(
+    options: Mapping[str, str], kind: ClientKind = "consumer", refused: Mapping[str, str] = REFUSED
+) -> tuple[Connection, dict[str, str]]:
+    """The connection, and the `kafka.*` settings without that prefix; OptionError if wrong.
+
+    `refused` are settings that cannot be used, each with a hint.
+    """
     kafka = {
-        name[len(PREFIX) :]: value for name, value in options.items() if name.startswith(PREFIX)
+        name.removeprefix(PREFIX): value
+        for name, value in options.items()
+        if name.startswith(PREFIX)
     }
     if BOOTSTRAP in options:
         if "bootstrap.servers" in kafka:
@@ -62,32 +68,21 @@ def read_connection(options: Mapping[str, str]) -> tuple[Connection, dict[str, s
         raise OptionError(
             "kafka.bootstrap.servers is missing", 'option("kafka.bootstrap.servers", "HOST:PORT")'
         )
-    for name in REFUSED.keys() & kafka.keys():
-        raise OptionError(f"{PREFIX}{name} cannot be set", REFUSED[name])
+    for name in refused.keys() & kafka.keys():
+        raise OptionError(f"{PREFIX}{name} cannot be set", refused[name])
     try:
-        config, _ = read(kafka, "consumer")
+        config, _ = read(kafka, kind)
     except UnknownSetting as problem:
-        raise OptionError(str(problem), "it was given as kafka.*") from None
-    insecure = security_problem(config)
-    if insecure is not None:
-        raise OptionError(*insecure)
+        raise OptionError(str(problem), f"{kind} settings are given as {PREFIX}NAME") from None
+    for name in sorted(_FILES_ONLY.keys() & config.keys()):
+        raise OptionError(f"{PREFIX}{name} cannot be used here", _FILES_ONLY[name])
+    settings = {name: str(value) for name, value in config.items()}
+    try:
+        Security(settings)
+    except ValueError as problem:
+        raise OptionError(str(problem), "given as kafka.*") from None
     try:
         servers = tuple(parse_servers(kafka["bootstrap.servers"]))
     except ValueError as problem:
         raise OptionError(f"{PREFIX}{problem}") from None
-    return Connection(servers, _texts(config)), kafka
-
-
-def security_problem(config: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Why connections cannot be secured with these settings, and a hint; None if they can."""
-    for name in sorted(_FILES_ONLY.keys() & config.keys()):
-        return f"{PREFIX}{name} cannot be used here", _FILES_ONLY[name]
-    try:
-        Security(_texts(config))
-    except ValueError as problem:
-        return str(problem), "given as kafka.*"
-    return None
-
-
-def _texts(config: Mapping[str, Any]) -> dict[str, str]:
-    return {name: str(value) for name, value in config.items()}
+    return Connection(servers, settings), kafka

@@ -59,7 +59,7 @@ def test_an_older_attempt_is_fenced_and_cannot_commit(kafka: Kafka) -> None:
     topic = kafka.topic("zombie")
     sink = options(kafka, topic)
     name = marker_name(topic, 0, topic)
-    with SinkTransaction(sink.settings, name) as zombie:
+    with SinkTransaction(sink.connection, name) as zombie:
         # Large enough to be sent at once: its transaction is open at the broker.
         zombie.send(topic, batch(*["zombie" * 100_000] * 8))
         assert write_once(sink, topic, 0, 0, iter([batch("newer")])).records == 1
@@ -166,7 +166,7 @@ def test_batches_are_no_larger_than_asked(headrace_kafka: Kafka) -> None:
     topic = headrace_kafka.topic("small", config={"max.message.bytes": "3000"})
     given = {"bootstrap": headrace_kafka.bootstrap, "topic": topic, "kafka.batch.size": "2500"}
     sink = read_options(given)
-    with SinkTransaction(sink.settings, marker_name(topic, 0, topic)) as transaction:
+    with SinkTransaction(sink.connection, marker_name(topic, 0, topic)) as transaction:
         transaction.send(topic, batch(*["x" * 100] * 100))
         transaction.commit(topic, 0)
         # Nothing was refused on the way.

@@ -130,8 +130,8 @@ def test_where_to_begin(given: dict[str, str], expected: Position) -> None:
         ({**GIVEN, "kafka.enable.auto.commit": "true"}, "group shows them"),
         ({**GIVEN, "kafka.isolation.level": "all"}, "read_committed, read_uncommitted"),
         ({**GIVEN, "kafka.fetch.min.byte": "1"}, "did you mean fetch.min.bytes"),
-        ({**GIVEN, "kafka.security.protocol": "TLS"}, "none of plaintext"),
-        ({**GIVEN, "kafka.ssl.truststore.location": "/t.jks"}, "PEM only"),
+        ({**GIVEN, "kafka.security.protocol": "TLS"}, "use plaintext, ssl"),
+        ({**GIVEN, "kafka.ssl.truststore.location": "/t.jks"}, "must be a PEM file"),
         ({**GIVEN, "kafka.ssl.ca.pem": "-----"}, "with a file"),
     ],
 )

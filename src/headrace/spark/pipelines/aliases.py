@@ -20,6 +20,7 @@ from headrace.client.settings import ClientSettings, with_bootstrap
 from headrace.spark.errors import PipelineError
 from headrace.spark.pipelines.hadoop_files import HadoopFiles, is_remote, opened_files
 from headrace.spark.pipelines.sinks import LIVE_FOLDER, Folder, Sink, Table, Topic
+from headrace.spark.pipelines.sql_batches import open_sql
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,7 +62,7 @@ def live_version(bootstrap: str | ClientSettings, sink: Sink) -> int | None:
         found = _read_alias(bootstrap, sink.name)
         return None if found is None else int(found["version"])
     if isinstance(sink, Table):
-        with _database(sink) as database, database.connect() as connection:
+        with open_sql(sink.url) as database, database.connect() as connection:
             return _view_version(database, connection, sink)
     if not is_remote(sink.absolute_path):
         return _link_version(sink)
@@ -106,12 +107,6 @@ def _write_alias(bootstrap: str | ClientSettings, sink: Topic, version: int) -> 
         producer.send_and_wait(TOPIC, json.dumps(alias).encode(), key=sink.name.encode())
 
 
-def _database(sink: Table) -> Any:
-    from headrace.spark.pipelines.sql_batches import open_sql
-
-    return open_sql(sink.url)
-
-
 def _view_version(database: Database, connection: Any, sink: Table) -> int | None:
     from sqlalchemy import inspect
 
@@ -131,7 +126,7 @@ def _view_version(database: Database, connection: Any, sink: Table) -> int | Non
 
 
 def _change_view(sink: Table, version: int) -> None:
-    with _database(sink) as database, database.connect() as connection:
+    with open_sql(sink.url) as database, database.connect() as connection:
         exists = _view_version(database, connection, sink) is not None
         connection.rollback()
         quote = database.engine.dialect.identifier_preparer.quote

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.spark.errors import PipelineError
 from headrace.spark.pipelines.sinks import Sink, Table, Topic
+from headrace.spark.pipelines.sql_batches import open_sql
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -121,8 +122,6 @@ def _folder(spark: SparkSession, output: str) -> DataFrame:
 def _table(spark: SparkSession, sink: Table, output: str) -> DataFrame:
     from sqlalchemy import MetaData
     from sqlalchemy import Table as SqlTable
-
-    from headrace.spark.pipelines.sql_batches import open_sql
 
     with open_sql(sink.url) as database, database.connect() as connection:
         table = SqlTable(output, MetaData(), autoload_with=connection)

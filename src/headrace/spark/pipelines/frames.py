@@ -192,18 +192,18 @@ def _letter(pipeline: Pipeline, source: Source) -> list[Column]:
     given = f.coalesce(f.col("headers"), no_headers)
     theirs = f.filter(given, lambda header: ~header["key"].isin(*_OURS))
     ids = f.filter(given, lambda header: header["key"] == ID_HEADER)
-    place = f.concat_ws("/", "topic", "partition", "offset")
+    origin = f.concat_ws("/", "topic", "partition", "offset")
     fingerprint = f.substring(
         f.sha2(f.concat(f.lit(f"{pipeline.name}|"), f.regexp_replace("_cause", r"\d+", "0")), 256),
         1,
         FINGERPRINT_CHARS,
     )
     ours = {
-        ID_HEADER: f.coalesce(f.try_element_at(ids, f.lit(-1))["value"].cast("string"), place),
+        ID_HEADER: f.coalesce(f.try_element_at(ids, f.lit(-1))["value"].cast("string"), origin),
         ERROR_HEADER: f.concat(f.lit("UndecodableValue: "), f.col("_cause")),
         FINGERPRINT_HEADER: fingerprint,
         ATTEMPTS_HEADER: f.lit("1"),
-        SOURCE_HEADER: place,
+        SOURCE_HEADER: origin,
         HANDLER_HEADER: f.lit(pipeline.name),
         VERSION_HEADER: f.lit(str(pipeline.version)),
     }

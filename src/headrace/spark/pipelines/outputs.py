@@ -13,6 +13,7 @@ from headrace.client.settings import common_settings
 from headrace.spark.errors import PipelineError
 from headrace.spark.pipelines.hadoop_files import is_remote, opened_files
 from headrace.spark.pipelines.sinks import Sink, Table, Topic
+from headrace.spark.pipelines.sql_batches import open_sql
 
 if TYPE_CHECKING:
     from headrace.spark.pipelines.definitions import Pipeline
@@ -61,8 +62,6 @@ def output_exists(sink: Sink, version: int, settings: Mapping[str, str]) -> bool
     if isinstance(sink, Table):
         from sqlalchemy import inspect
 
-        from headrace.spark.pipelines.sql_batches import open_sql
-
         with open_sql(sink.url) as database, database.connect() as connection:
             return bool(inspect(connection).has_table(output))
     if is_remote(output):
@@ -80,8 +79,6 @@ def drop_output(sink: Sink, version: int, settings: Mapping[str, str]) -> None:
         admin = admin_client(settings)
         admin.delete_topics([output])[output].result(ADMIN_SECONDS)
     elif isinstance(sink, Table):
-        from headrace.spark.pipelines.sql_batches import open_sql
-
         with open_sql(sink.url) as database, database.connect() as connection:
             quote = database.engine.dialect.identifier_preparer.quote
             with database.begin(connection, write=True):

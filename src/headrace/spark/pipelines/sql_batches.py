@@ -6,6 +6,7 @@ query = df.writeStream.foreachBatch(into_sql("sqlite:///shop.db", "totals", keys
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -189,20 +190,8 @@ class SqlTarget:
         return insert
 
 
-class _Opened:
-    """A database, closed at the end."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    def __enter__(self) -> Database:
-        return self._database
-
-    def __exit__(self, *_: object) -> None:
-        self._database.engine.dispose()
-
-
-def open_sql(url: str) -> _Opened:
+@contextmanager
+def open_sql(url: str) -> Iterator[Database]:
     """Open the database at a URL for a `with`; SinkError if SQLAlchemy is missing."""
     try:
         from headrace.store.database import open_database
@@ -211,4 +200,8 @@ def open_sql(url: str) -> _Opened:
             f"tables need {missing.name}, which is not installed",
             "pip install 'headrace[handlers]'",
         ) from None
-    return _Opened(open_database(url))
+    database = open_database(url)
+    try:
+        yield database
+    finally:
+        database.engine.dispose()

@@ -7,20 +7,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from headrace.client.errors import UnknownSetting
-from headrace.client.settings import translate
-from headrace.client.wire.cluster import parse_servers
 from headrace.protocol.compression import Codec
-from headrace.spark.connection import security_problem
-from headrace.spark.errors import SinkError
+from headrace.spark.connection import BOOTSTRAP, PREFIX, Connection, read_connection
+from headrace.spark.errors import OptionError, SinkError
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-BOOTSTRAP = "kafka.bootstrap.servers"
-KAFKA = "kafka."
 TRANSACTION_TIMEOUT_MS = 300_000
-NAMES = ("bootstrap", "topic", "id", "batch")
+NAMES = (BOOTSTRAP, "topic", "id", "batch")
 # Options that Spark passes on, and those of the official connector without effect.
 IGNORED = frozenset(("checkpointlocation", "path", "queryname", "includeheaders"))
 # What the sink always does, and how it may be spelt: otherwise rows could be lost or doubled.
@@ -32,6 +27,7 @@ _REFUSED = (
     "transactional.id", "key.serializer", "value.serializer", "interceptor.classes",
     "partitioner.class", "partitioner.ignore.keys",
 )  # fmt: skip
+_REASON = "exactly-once needs the sink's own value"
 _NUMBERS = ("transaction.timeout.ms", "batch.size", "compression.level")
 
 
@@ -39,7 +35,7 @@ _NUMBERS = ("transaction.timeout.ms", "batch.size", "compression.level")
 class SinkOptions:
     """The options of one query; `topic` is None if the rows name their topics."""
 
-    settings: Mapping[str, str]
+    connection: Connection
     topic: str | None = None
     id: str | None = None
     batch: int = 0
@@ -48,55 +44,42 @@ class SinkOptions:
 def read_options(given: Mapping[str, str]) -> SinkOptions:
     """Check and read the options of a query; SinkError with a hint for a wrong one."""
     options = {name.lower(): value for name, value in given.items()}
-    kafka = {
-        name.removeprefix(KAFKA): value for name, value in options.items() if name.startswith(KAFKA)
-    }
     for name in options:
-        if not name.startswith(KAFKA) and name not in NAMES and name not in IGNORED:
+        if not name.startswith(PREFIX) and name not in NAMES and name not in IGNORED:
             raise SinkError(f"the sink has no option {name!r}", _suggestion(name))
-    for name, value in kafka.items():
-        if name in _REFUSED or (name in FIXED and value.lower() not in FIXED[name]):
-            raise SinkError(
-                f"{KAFKA}{name} cannot be changed", "exactly-once needs the sink's own value"
-            )
-    if "bootstrap" in options:
-        kafka.setdefault("bootstrap.servers", options["bootstrap"])
-    if not kafka.get("bootstrap.servers"):
-        raise SinkError(f"{BOOTSTRAP} is missing", f'.option("{BOOTSTRAP}", "HOST:PORT")')
+    for name, spellings in FIXED.items():
+        if options.get(f"{PREFIX}{name}", spellings[0]).lower() not in spellings:
+            raise SinkError(f"{PREFIX}{name} cannot be set", _REASON)
+    if f"{PREFIX}bootstrap.servers" in options:
+        options.pop(BOOTSTRAP, None)
     try:
-        settings = translate(kafka, "producer")
-    except UnknownSetting as problem:
-        raise SinkError(str(problem), f"producer settings are given as {KAFKA}NAME") from None
-    settings = {"transaction.timeout.ms": TRANSACTION_TIMEOUT_MS, **settings}
+        connection, _ = read_connection(options, "producer", dict.fromkeys(_REFUSED, _REASON))
+    except OptionError as problem:
+        raise SinkError(problem.message, problem.hint) from None
+    settings = {
+        "transaction.timeout.ms": str(TRANSACTION_TIMEOUT_MS),
+        **connection.settings,
+        **{name: spellings[0] for name, spellings in FIXED.items()},
+    }
     _check_values(settings)
     return SinkOptions(
-        {
-            **{name: str(value) for name, value in settings.items()},
-            **{name: words[0] for name, words in FIXED.items()},
-        },
+        Connection(connection.servers, settings),
         options.get("topic") or None,
         options.get("id") or None,
         _batch(options),
     )
 
 
-def _check_values(settings: Mapping[str, object]) -> None:
+def _check_values(settings: Mapping[str, str]) -> None:
     """SinkError for a value that every task would fail with."""
-    problem = security_problem(settings)
-    if problem is not None:
-        raise SinkError(*problem)
-    try:
-        parse_servers(str(settings["bootstrap.servers"]))
-    except ValueError as error:
-        raise SinkError(str(error), f'.option("{BOOTSTRAP}", "HOST:PORT")') from None
-    codec = str(settings.get("compression.type", "none"))
+    codec = settings.get("compression.type", "none")
     if codec.upper() not in Codec.__members__:
         known = ", ".join(name.lower() for name in Codec.__members__)
-        raise SinkError(f"{KAFKA}compression.type {codec!r} is unknown", f"use one of {known}")
+        raise SinkError(f"{PREFIX}compression.type {codec!r} is unknown", f"use one of {known}")
     for name in _NUMBERS:
-        given = str(settings.get(name, "0"))
+        given = settings.get(name, "0")
         if not given.removeprefix("-").isdecimal():
-            raise SinkError(f"{KAFKA}{name} {given!r} is not a whole number", "such as 1000")
+            raise SinkError(f"{PREFIX}{name} {given!r} is not a whole number", "such as 1000")
 
 
 def _batch(options: Mapping[str, str]) -> int:
@@ -133,5 +116,5 @@ _COLUMNS = {
 
 
 def _suggestion(name: str) -> str:
-    found = difflib.get_close_matches(name, [*NAMES, BOOTSTRAP], n=1, cutoff=0.5)
-    return f"did you mean {found[0]}?" if found else f"options: {', '.join(NAMES)}, {KAFKA}*"
+    found = difflib.get_close_matches(name, [*NAMES, f"{PREFIX}bootstrap.servers"], n=1, cutoff=0.5)
+    return f"did you mean {found[0]}?" if found else f"options: {', '.join(NAMES)}, {PREFIX}*"

@@ -6,17 +6,17 @@ between, and about ten short requests take less time than a client library needs
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
+from operator import attrgetter
 from typing import Any, Self, TypeVar
 
 import pyarrow as pa
 
 from headrace.client.retry_loop import retry
-from headrace.client.wire.cluster import BrokerAddress, ClusterClient, CoordinatorOf, parse_servers
+from headrace.client.wire.cluster import BrokerAddress, CoordinatorOf
 from headrace.client.wire.connection import AnswerT
 from headrace.client.wire.errors import refused
-from headrace.client.wire.security import Security
 from headrace.protocol.api.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from headrace.protocol.api.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -36,6 +36,7 @@ from headrace.protocol.compression import Codec
 from headrace.protocol.errors import ErrorCode, KafkaError
 from headrace.protocol.partitions import TopicPartition
 from headrace.protocol.schema import Message
+from headrace.spark.connection import Connection
 from headrace.spark.errors import SinkError
 from headrace.spark.sink.batch_sender import BatchSender
 from headrace.spark.sink.markers import (
@@ -65,7 +66,7 @@ T = TypeVar("T")
 class SinkTransaction:
     """A producer that has fenced earlier ones; its transaction is aborted unless committed."""
 
-    def __init__(self, settings: Mapping[str, str], name: str) -> None:
+    def __init__(self, connection: Connection, name: str) -> None:
         self.sent = 0
         self._name = name
         self._added: set[TopicPartition] = set()
@@ -73,16 +74,15 @@ class SinkTransaction:
         self._held_bytes = 0
         self._is_open = False
         self._coordinators: dict[CoordinatorOf, BrokerAddress] = {}
-        servers = parse_servers(str(settings["bootstrap.servers"]))
-        self._cluster = ClusterClient(servers, Security(settings), ANSWER_SECONDS)
+        self._cluster = connection.cluster(ANSWER_SECONDS)
+        settings = connection.settings
         try:
             timeout_ms = int(settings["transaction.timeout.ms"])
             given = self._ask_coordinator(
                 InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=timeout_ms),
                 InitProducerIdResponse,
-                lambda answer: answer.error_code,
             )
-            codec = Codec[str(settings.get("compression.type", "none")).upper()]
+            codec = Codec[settings.get("compression.type", "none").upper()]
             level = settings.get("compression.level")
             self._producer = ProducerId(
                 given.producer_id, given.producer_epoch, codec, int(level) if level else None
@@ -124,7 +124,6 @@ class SinkTransaction:
         self._ask_coordinator(
             AddOffsetsToTxnRequest(**self._identity(), group_id=group),
             AddOffsetsToTxnResponse,
-            lambda answer: answer.error_code,
         )
         marker = TxnOffsetCommitRequestPartition(
             partition_index=MARKER_PARTITION, committed_offset=batch, committed_metadata=""
@@ -196,7 +195,6 @@ class SinkTransaction:
         self._ask_coordinator(
             EndTxnRequest(**self._identity(), committed=committed),
             EndTxnResponse,
-            lambda answer: answer.error_code,
             retry_s=retry_s,
         )
         self._is_open = False
@@ -212,7 +210,7 @@ class SinkTransaction:
         self,
         request: Message,
         answer: type[AnswerT],
-        code: Callable[[AnswerT], int],
+        code: Callable[[AnswerT], int] = attrgetter("error_code"),
         of: CoordinatorOf = CoordinatorOf.TRANSACTION,
         retry_s: float = RETRY_SECONDS,
         version_max: int = VERSION_MAX,

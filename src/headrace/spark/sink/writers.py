@@ -129,7 +129,8 @@ def write_once(
     first = next(parts, None)
     if first is None:
         return Written(task, 0, is_repeat=False)
-    with SinkTransaction(options.settings, marker_name(query, task, options.topic)) as transaction:
+    name = marker_name(query, task, options.topic)
+    with SinkTransaction(options.connection, name) as transaction:
         if is_written(transaction.marker(options.topic), batch):
             # The rows must be consumed, or the next task of this process would read them.
             for _ in parts:

@@ -83,11 +83,13 @@ class CompiledBuilder:
     """Builds with the compiled loop; each Arrow batch is valid until the next is made."""
 
     def __init__(self) -> None:
-        self._keys, self._values = _BytesBuffers(), _BytesBuffers()
-        self._lists, self._names = _BytesBuffers(), _BytesBuffers()
-        self._contents = _BytesBuffers()
-        self._offsets, self._times = np.empty(0, np.int64), np.empty(0, np.int64)
-        self._kinds = np.empty(0, np.int32)
+        self._bytes = {name: _BytesBuffers() for name in ("key", "value")}
+        self._lists, self._names, self._contents = (_BytesBuffers() for _ in range(3))
+        self._numbers: dict[str, NDArray[Any]] = {
+            "offset": np.empty(0, np.int64),
+            "timestamp": np.empty(0, np.int64),
+            "timestampType": np.empty(0, np.int32),
+        }
         self._wanted = {
             "key": kernel.KEY,
             "value": kernel.VALUE,
@@ -103,7 +105,7 @@ class CompiledBuilder:
         """An Arrow record batch of the records whose offsets are wanted."""
         rows_max = sum(each.rows_max for each in chunk)
         self._reserve(columns, rows_max, sum(each.bytes_max for each in chunk))
-        keys, values = self._keys, self._values
+        keys, values = self._bytes["key"], self._bytes["value"]
         lists, names, contents = self._lists, self._names, self._contents
         bits = sum(self._wanted.get(name, 0) for name in columns)
         counters = np.zeros(kernel.COUNTERS, np.int64)
@@ -111,7 +113,7 @@ class CompiledBuilder:
             kernel.decode(
                 np.frombuffer(each.buffer, np.uint8), np.array(each.spans, np.int64),
                 wanted.start, wanted.end, bits, counters,
-                self._offsets, self._times, self._kinds,
+                *self._numbers.values(),
                 keys.ends, keys.data, keys.bits,
                 values.ends, values.data, values.bits,
                 lists.ends, lists.bits, names.ends, names.data,
@@ -127,41 +129,32 @@ class CompiledBuilder:
 
     def _reserve(self, columns: Sequence[str], rows_max: int, bytes_max: int) -> None:
         """Make room for the columns that are wanted; nothing is written to the others."""
-        if "key" in columns:
-            self._keys.reserve(rows_max, bytes_max)
-        if "value" in columns:
-            self._values.reserve(rows_max, bytes_max)
-        if HEADERS in columns:
-            # A header takes at least two bytes. Pages that are never written cost no memory.
-            self._lists.reserve(rows_max, 0)
-            self._names.reserve(bytes_max // 2, bytes_max)
-            self._contents.reserve(bytes_max // 2, bytes_max)
-        if "offset" in columns:
-            self._offsets = _grown(self._offsets, rows_max)
-        if "timestamp" in columns:
-            self._times = _grown(self._times, rows_max)
-        if "timestampType" in columns:
-            self._kinds = _grown(self._kinds, rows_max)
+        for name in columns:
+            if name in self._bytes:
+                self._bytes[name].reserve(rows_max, bytes_max)
+            elif name in self._numbers:
+                self._numbers[name] = _grown(self._numbers[name], rows_max)
+            elif name == HEADERS:
+                # A header takes at least two bytes. Pages that are never written cost no memory.
+                self._lists.reserve(rows_max, 0)
+                self._names.reserve(bytes_max // 2, bytes_max)
+                self._contents.reserve(bytes_max // 2, bytes_max)
 
     def _column(self, name: str, counted: list[int], wanted: OffsetRange) -> Any:
         kind, rows = ARROW_TYPES[name], counted[kernel.ROWS]
+        if name in self._numbers:
+            return _numbers(kind, self._numbers[name][:rows])
         match name:
             case "key":
                 size_bytes, nulls = counted[kernel.KEY_BYTES], counted[kernel.NULL_KEYS]
-                return self._keys.array(kind, rows, size_bytes, nulls)
+                return self._bytes[name].array(kind, rows, size_bytes, nulls)
             case "value":
                 size_bytes, nulls = counted[kernel.VALUE_BYTES], counted[kernel.NULL_VALUES]
-                return self._values.array(kind, rows, size_bytes, nulls)
+                return self._bytes[name].array(kind, rows, size_bytes, nulls)
             case "topic":
                 return _repeated(wanted.topic, rows)
             case "partition":
                 return _numbers(kind, np.full(rows, wanted.partition, np.int32))
-            case "offset":
-                return _numbers(kind, self._offsets[:rows])
-            case "timestamp":
-                return _numbers(kind, self._times[:rows])
-            case "timestampType":
-                return _numbers(kind, self._kinds[:rows])
         return self._headers(kind, rows, counted)
 
     def _headers(self, kind: Any, rows: int, counted: list[int]) -> Any:

@@ -45,7 +45,7 @@ class Logs:
         options: SourceOptions,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._cluster = cluster
+        self.cluster = cluster
         self._options = options
         self._clock = clock
         # Kept while they answer, because a stream asks many times a second.
@@ -108,7 +108,7 @@ class Logs:
     def _topics(self, names: list[str] | None) -> list[MetadataResponseTopic]:
         """The topics that exist; KafkaError for one that is unavailable or may not be read."""
         there: list[MetadataResponseTopic] = []
-        for topic in self._cluster.topics(names):
+        for topic in self.cluster.topics(names):
             if topic.error_code and topic.error_code not in _NO_TOPIC:
                 refusal = refused(topic.error_code)
                 raise KafkaError(refusal.code, f"topic {topic.name}: {refusal.message}")
@@ -167,7 +167,7 @@ class Logs:
 
     def _ask(self, times: Mapping[TopicPartition, int]) -> Offsets:
         if self._leaders is None or not times.keys() <= self._led:
-            self._leaders, self._led = Leaders(self._cluster, times), set(times)
+            self._leaders, self._led = Leaders(self.cluster, times), set(times)
         gone = self._leaders.gone & times.keys()
         if gone:
             raise SourceUnreachable(f"partitions were deleted: {sorted(gone)}")

@@ -31,35 +31,19 @@ TRIGGER_DELAY_SECONDS = 15 * 60.0
 
 SUBSCRIBE, PATTERN, ASSIGN = "subscribe", "subscribePattern", "assign"
 _OWN = (
-    SUBSCRIBE,
-    PATTERN,
-    ASSIGN,
-    "startingOffsets",
-    "startingOffsetsByTimestamp",
-    "startingTimestamp",
+    SUBSCRIBE, PATTERN, ASSIGN, BOOTSTRAP, "columns", "includeHeaders", "group",
+    "startingOffsets", "startingOffsetsByTimestamp", "startingTimestamp",
     "startingOffsetsByTimestampStrategy",
-    "endingOffsets",
-    "endingOffsetsByTimestamp",
-    "endingTimestamp",
-    "failOnDataLoss",
-    "minPartitions",
-    "maxRecordsPerPartition",
-    "maxOffsetsPerTrigger",
-    "minOffsetsPerTrigger",
-    "maxTriggerDelay",
-    "includeHeaders",
+    "endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp",
+    "failOnDataLoss", "minPartitions", "maxRecordsPerPartition",
+    "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay",
     "kafkaConsumer.pollTimeoutMs",
-    "columns",
-    "group",
-    BOOTSTRAP,
-)
+)  # fmt: skip
 # Options of the official connector that have no effect here: no group is joined to read.
 _WITHOUT_EFFECT = (
-    "groupIdPrefix",
-    "fetchOffset.numRetries",
-    "fetchOffset.retryIntervalMs",
+    "groupIdPrefix", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs",
     "useDeprecatedOffsetFetching",
-)
+)  # fmt: skip
 _DURATION = re.compile(r"(\d+)\s*(ms|s|m|min|h|d)?", re.ASCII)
 _UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 

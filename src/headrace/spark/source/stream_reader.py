@@ -46,7 +46,6 @@ except ImportError:
 if TYPE_CHECKING:
     from pyspark.sql.streaming.datasource import ReadLimit
 
-    from headrace.client.wire.cluster import ClusterClient
 
 _log = logging.getLogger("headrace.spark")
 
@@ -65,7 +64,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = for_stream(options)
         self._columns = tuple(columns)
         self._clock = clock
-        self._opened: tuple[ClusterClient, Logs] | None = None
+        self._opened: Logs | None = None
         self._target: Offsets | None = None
         # Remembered, since Spark 4.1 asks for it only after the end of the first micro-batch.
         self._initial: Offsets | None = None
@@ -122,7 +121,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The ends of the logs and the lag, for the query's progress (Spark 4.2)."""
         found: Json = to_json(self._latest)
         try:
-            behind_by = measure(self._cluster, self._reached, self._latest, self._clock())
+            behind_by = measure(self._logs.cluster, self._reached, self._latest, self._clock())
             return {**found, **report(behind_by)}
         except (OSError, KafkaError) as problem:
             # A query does not fail because its lag cannot be measured.
@@ -159,7 +158,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def stop(self) -> None:
         """Close the connections."""
         if self._opened is not None:
-            self._cluster.close()
+            self._opened.cluster.close()
             self._opened = None
 
     def _admitted(self, begin: Offsets, end: Offsets, limit: Any) -> Offsets:
@@ -185,7 +184,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if group is None or not done or done == self._committed:
             return
         try:
-            commit_offsets(self._cluster, group, done)
+            commit_offsets(self._logs.cluster, group, done)
         except (OSError, KafkaError) as problem:
             if isinstance(problem, OSError) or problem.code.retriable:
                 # The next commit includes this one.
@@ -197,16 +196,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ) from None
         self._committed = dict(done)
 
-    def _open(self) -> tuple[ClusterClient, Logs]:
-        if self._opened is None:
-            cluster = self._options.connection.cluster(self._options.timeout_s)
-            self._opened = cluster, Logs(cluster, self._options)
-        return self._opened
-
-    @property
-    def _cluster(self) -> ClusterClient:
-        return self._open()[0]
-
     @property
     def _logs(self) -> Logs:
-        return self._open()[1]
+        if self._opened is None:
+            cluster = self._options.connection.cluster(self._options.timeout_s)
+            self._opened = Logs(cluster, self._options)
+        return self._opened
