@@ -10,6 +10,7 @@ from typing import Any
 from confluent_kafka import KafkaException
 
 from headrace.client.admin.topics import NeededTopic, make_topics
+from headrace.client.held_topics import HeldTopics
 from headrace.client.produce_errors import is_passing, is_record_fault, is_topic_fault
 from headrace.ledger.clients import AbortedTransaction
 from headrace.ledger.machine import OutgoingRecord
@@ -50,8 +51,8 @@ class TargetTopics:
         self._exists_until: dict[str, float] = {}
         self._refused: dict[str, tuple[float, str]] = {}
         self._missing_since: dict[str, float] = {}
-        self._check_at: dict[str, float] = {}
-        self._pause_s: dict[str, float] = {}
+        # Topics whose next check has to wait.
+        self._held = HeldTopics(int(PAUSE_SECONDS * 1000), int(PAUSE_SECONDS_MAX * 1000))
         self._needed: dict[str, NeededTopic] = {}
         self._no_broker_until = 0.0
 
@@ -74,13 +75,10 @@ class TargetTopics:
 
     def pause(self, topic: str) -> None:
         """Send nothing to a topic for a while: it accepted nothing, but may again."""
-        now = self._clock()
-        if now < self._check_at.get(topic, 0.0):
-            return
-        self._exists_until.pop(topic, None)
-        pause_s = self._pause_s.get(topic, PAUSE_SECONDS)
-        self._check_at[topic] = now + pause_s
-        self._pause_s[topic] = min(2 * pause_s, PAUSE_SECONDS_MAX)
+        now_ms = self._now_ms()
+        if not self._held.is_held(topic, now_ms):
+            self._exists_until.pop(topic, None)
+            self._held.hold(topic, now_ms)
 
     def refuse(self, topic: str, reason: str) -> None:
         """Remember that a topic refuses every record."""
@@ -89,9 +87,7 @@ class TargetTopics:
 
     def accepted(self, topics: Iterable[str]) -> None:
         """Remember that these topics accepted what was sent to them."""
-        if self._pause_s:
-            for topic in topics:
-                self._pause_s.pop(topic, None)
+        self._held.reset_pauses(topics)
 
     def _check(self, topic: str) -> str | None:
         now = self._clock()
@@ -100,17 +96,17 @@ class TargetTopics:
         until, reason = self._refused.get(topic, (0.0, ""))
         if now < until:
             return reason
-        if now < max(self._check_at.get(topic, 0.0), self._no_broker_until):
+        if self._held.is_held(topic, self._now_ms()) or now < self._no_broker_until:
             raise TargetNotReady(topic)
         if topic in self._own:
             return None
         problem = self._ask_brokers(topic)
         if problem is None:
             self._exists_until[topic] = now + EXISTS_SECONDS
-            for known in (self._refused, self._missing_since, self._check_at):
-                known.pop(topic, None)
+            self._refused.pop(topic, None)
+            self._missing_since.pop(topic, None)
             return None
-        self._check_at[topic] = now + RECHECK_SECONDS
+        self._held.hold(topic, self._now_ms(), int(RECHECK_SECONDS * 1000))
         if now - self._missing_since.setdefault(topic, now) < PATIENCE_SECONDS:
             raise TargetNotReady(topic)
         self._missing_since.pop(topic)
@@ -132,9 +128,12 @@ class TargetTopics:
             return str(found.error.str())
         if any(partition.leader < 0 for partition in found.partitions.values()):
             # A leader will be back; until then a record for it would hold up its transaction.
-            self._check_at[topic] = self._clock() + PAUSE_SECONDS
+            self._held.hold(topic, self._now_ms(), int(PAUSE_SECONDS * 1000))
             raise TargetNotReady(topic)
         return None
+
+    def _now_ms(self) -> int:
+        return int(self._clock() * 1000)
 
 
 def handle_abort(

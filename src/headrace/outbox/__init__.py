@@ -2,7 +2,7 @@
 
 `sending.py` puts a message into the outbox over the connection of any transaction (`store` keeps
 the table). `relay.py` sends these messages to Kafka, and again those not confirmed in time;
-`held_topics.py` pauses topics that refuse them. A consumer confirms through a topic
+`client/held_topics.py` pauses topics that refuse them. A consumer confirms through a topic
 (`confirmations.py`) or over HTTP (`confirm_http.py`).
 """
 

@@ -10,10 +10,10 @@ from typing import Protocol
 
 from headrace.client.clock import Clock
 from headrace.client.errors import RateLimited, TopicSwitchedOff
+from headrace.client.held_topics import HeldTopics
 from headrace.client.message import ID_HEADER
 from headrace.client.produce_errors import is_permanent
 from headrace.outbox.confirmations import confirm_header
-from headrace.outbox.held_topics import HeldTopics
 from headrace.store import Store
 from headrace.store.errors import StoreUnavailable
 from headrace.store.leases import Lease, owner_name
@@ -32,6 +32,9 @@ CLEAN_EVERY_MS = 60_000
 REST_MS_MAX = 86_400_000
 STUCK_PAUSE_SECONDS = 1.0
 # How soon a topic that is switched off, or at its limit, is tried again.
+# The pause of a topic that refuses messages, which doubles while that lasts.
+HELD_MS_FIRST = 1_000
+HELD_MS_MAX = 30_000
 OFF_PAUSE_MS = 1_000
 LIMIT_PAUSE_MS = 100
 
@@ -116,7 +119,7 @@ class Relay:
         self._lease = Lease(store.begin, self._clock, LEASE, owner or owner_name(), LEASE_MS)
         self._alarms = alarms or Alarms()
         self._limits = limits or RelayLimits()
-        self._held = HeldTopics()
+        self._held = HeldTopics(HELD_MS_FIRST, HELD_MS_MAX)
         self._unmarked = Outcomes()
         self._stop = threading.Event()
         self._overdue_at_ms = 0

@@ -1,11 +1,8 @@
-"""Topics that the relay leaves alone for now, because they refuse messages or are switched off."""
+"""Topics that nothing is sent to for now, because they refuse records or are switched off."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-
-_PAUSE_MS_FIRST = 1_000
-_PAUSE_MS_MAX = 30_000
 
 
 class HeldTopics:
@@ -14,13 +11,19 @@ class HeldTopics:
     A topic is held as a whole, so that its messages stay in order.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, pause_ms_first: int, pause_ms_max: int) -> None:
+        self._pause_ms_first = pause_ms_first
+        self._pause_ms_max = pause_ms_max
         self._until_ms: dict[str, int] = {}
         self._pause_ms: dict[str, int] = {}
 
     def at(self, now_ms: int) -> set[str]:
         """The topics that are held at this time."""
         return {topic for topic, until_ms in self._until_ms.items() if now_ms < until_ms}
+
+    def is_held(self, topic: str, now_ms: int) -> bool:
+        """Whether a topic is held at this time."""
+        return now_ms < self._until_ms.get(topic, 0)
 
     def next_free_ms(self, now_ms: int) -> int | None:
         """Milliseconds until the next of them is tried again; None if no topic is held."""
@@ -34,8 +37,8 @@ class HeldTopics:
         """
         is_new = pause_ms is None and topic not in self._pause_ms
         if pause_ms is None:
-            pause_ms = self._pause_ms.get(topic, _PAUSE_MS_FIRST)
-            self._pause_ms[topic] = min(2 * pause_ms, _PAUSE_MS_MAX)
+            pause_ms = self._pause_ms.get(topic, self._pause_ms_first)
+            self._pause_ms[topic] = min(2 * pause_ms, self._pause_ms_max)
         self._until_ms[topic] = now_ms + pause_ms
         return is_new
 
@@ -44,3 +47,9 @@ class HeldTopics:
         for topic in topics:
             self._until_ms.pop(topic, None)
             self._pause_ms.pop(topic, None)
+
+    def reset_pauses(self, topics: Iterable[str]) -> None:
+        """Begin with the shortest pause when these topics are held next; held ones stay held."""
+        if self._pause_ms:
+            for topic in topics:
+                self._pause_ms.pop(topic, None)
