@@ -26,7 +26,6 @@ from headrace.dispatch.spool.file import FileSpool
 from headrace.dispatch.tokens import open_tokens
 
 ROOT = Path(__file__).parents[2]
-TOPIC = "jobs"
 STOP_SECONDS = 60.0
 # When nothing has moved for this long, nothing will.
 STILL_SECONDS = 60.0
@@ -119,7 +118,9 @@ class DispatchHarness:
         self._work_ms = work_ms
         self._spool = spool
         self._storms = 0
-        self._done = DoneLog(bootstrap)
+        # Tests may share a broker.
+        self._topic = f"jobs-{folder.name}"
+        self._done = DoneLog(bootstrap, f"{self._topic}.done")
         share, rest = divmod(items, nodes)
         self.nodes = [self._node(f"n{n}", share + (n < rest)) for n in range(nodes)]
         self._all = list(self.nodes)
@@ -129,7 +130,7 @@ class DispatchHarness:
             name,
             self.bootstrap,
             self.server.url,
-            TOPIC,
+            self._topic,
             self.partitions,
             items,
             self._work_ms,
@@ -203,7 +204,7 @@ class DispatchHarness:
     def has_all_tokens(self) -> bool:
         """Whether every partition has its one token within the healing time."""
         until_s = time.monotonic() + 4 * LIMITS.healing_ms_max / 1000 + STOP_SECONDS
-        store = open_tokens(self.server.url, TOPIC, LIMITS)
+        store = open_tokens(self.server.url, self._topic, LIMITS)
         try:
             while time.monotonic() < until_s:
                 if store.status().counts()["idle"] == self.partitions:
@@ -250,9 +251,9 @@ class DispatchHarness:
 
 
 class DoneLog:
-    """Follows TOPIC.done from its beginning."""
+    """Follows the topic of outcomes from its beginning."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, topic: str) -> None:
         self.events: list[DispatchEvent] = []
         self._finished: set[str] = set()
         self._consumer = Consumer(
@@ -264,7 +265,7 @@ class DoneLog:
                 "log_level": 0,
             }
         )
-        self._consumer.assign([TopicPartition(f"{TOPIC}.done", 0, 0)])
+        self._consumer.assign([TopicPartition(topic, 0, 0)])
 
     def finished(self) -> set[str]:
         """The items that have an outcome by now."""
