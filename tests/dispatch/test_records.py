@@ -1,4 +1,4 @@
-"""What lies in the work topic besides fenced jobs: signals, strangers and repeats."""
+"""Records of both topics: outcomes, and what the work topic has besides fenced jobs."""
 
 from __future__ import annotations
 
@@ -131,3 +131,30 @@ def test_the_done_topic_tells_what_became_of_each_job(harness: Harness, outsider
     assert (outcomes["bad"].state, outcomes["bad"].error[0]) == ("failed", "KeyError")
     assert outcomes["good"].node == node.node.name  # type: ignore[union-attr]
     assert outcomes["good"].offset < outcomes["bad"].offset
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        Outcome("a", "done", 1, 2, "3.4", "node", b"answer", "bytes"),
+        Outcome("b", "failed", 0, 0, "1.0", "node", error=("ValueError", "line\nline")),
+        Outcome("c", "refused", 15, 1 << 40, "", ""),
+    ],
+)
+def test_an_outcome_comes_back_as_it_was(outcome: Outcome) -> None:
+    assert parse_outcome(outcome.id.encode(), outcome.answer, outcome.headers()) == outcome
+
+
+@pytest.mark.parametrize(
+    ("key", "headers"),
+    [
+        (None, []),
+        (b"a", None),
+        (b"a", [("headrace-outcome", b"maybe"), ("headrace-place", b"1/2")]),
+        (b"a", [("headrace-outcome", b"done"), ("headrace-place", b"1")]),
+        (b"a", [("headrace-outcome", b"done"), ("headrace-place", b"x/2")]),
+        (b"a", [("headrace-outcome", None)]),
+    ],
+)
+def test_a_record_of_somebody_else_is_no_outcome(key: bytes | None, headers: Any) -> None:
+    assert parse_outcome(key, b"", headers) is None

@@ -474,7 +474,7 @@ def test_names_of_deleted_logs_are_forgotten_ahead_of_new_ones(tmp_path: Path) -
     logs.checkpoint()
     for partition in range(3):
         logs.delete("t", partition)
-    logs.forget_namesakes([("t", 0), ("t", 1)])
+    logs.forget_deleted([("t", 0), ("t", 1)])
     fs.calls.clear()
     assert logs.create("t", 0, TOPIC_ID).recovery_point == 0
     assert not [path for operation, path in fs.calls if operation.startswith("sync")]

@@ -176,7 +176,7 @@ class TopicService:
         try:
             with _translated():
                 places = [(topic.name, index) for index in indexes]
-                await node.run_read(node.logs.forget_namesakes, places)
+                await node.run_read(node.logs.forget_deleted, places)
                 for index in indexes:
                     node.logs.create(topic.name, index, topic.id, config)
                     made.append(index)

@@ -12,7 +12,6 @@ import uuid
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self, TypeVar
 from weakref import WeakValueDictionary
 
@@ -242,12 +241,7 @@ class Dispatcher:
         await asyncio.to_thread(self.start)
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_error: object) -> None:
         await asyncio.to_thread(self.stop)
 
     def _start_sending(self) -> None:
@@ -357,7 +351,7 @@ class Handle:
     """A submitted job; `await handle` or `handle.result()` gives the worker's answer.
 
     JobFailed if the worker raised an error. A caller that stops waiting (a timeout, a cancelled
-    task) does not affect the job, and nobody has to wait.
+    task) does not affect the job. You do not have to wait.
     """
 
     __slots__ = ("__weakref__", "_answer", "_error", "_is_done", "_waiters", "id")

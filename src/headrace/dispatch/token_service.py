@@ -52,7 +52,7 @@ class TokenService:
         self._wanted = threading.Condition()
         self._changes: dict[tuple[type, int], TokenChange] = {}
         self._queries: set[int] = set()
-        # How many tokens the store believes this node waits for.
+        # How many tokens this node waits for, as far as the store knows.
         self._asked = 0
         self._ask_at_s = 0.0
         self._is_stopping = False

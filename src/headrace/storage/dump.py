@@ -1,4 +1,4 @@
-"""What lies in the files of a partition or a data folder, one row per batch, record or entry.
+"""Reads the files of a partition or a data folder, one row per batch, record or entry.
 
 Nothing is changed, and damage is a row like any other. Every row has `file` and `type`; the other
 columns of a type are in COLUMNS.

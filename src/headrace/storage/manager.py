@@ -231,7 +231,7 @@ class LogManager:
         self._add(log, log_dir)
         return log
 
-    def forget_namesakes(self, places: Collection[tuple[str, int]]) -> None:
+    def forget_deleted(self, places: Collection[tuple[str, int]]) -> None:
         """Spare `create` a wait for the disk if such logs were deleted before; on any thread."""
         for log_dir in self.dirs:
             if log_dir.offline is None:

@@ -1,4 +1,4 @@
-"""The tokens of a topic: who may send the next job to which partition.
+"""The tokens of a topic: the right to send the next job to a partition.
 
 `store.py` says what a store does and what passes between it and the nodes. `token_table.py` is
 the rule: pure, and kept as one row by `sqlite_store.py`; `scheduler.py` decides whose turn it is.

@@ -1,6 +1,6 @@
 """Tokens in Redis: every exchange is one call of one script, so all nodes see the same order.
 
-A topic's keys share one hash tag and so live on one node of a Redis Cluster. Times are the
+A topic's keys share one hash tag and so are on one node of a Redis Cluster. Times are the
 server's. `exchange.lua` has the rules of `token_table.py` in Lua.
 """
 

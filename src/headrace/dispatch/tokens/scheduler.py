@@ -1,4 +1,4 @@
-"""Who gets the next token: the waiting nodes and the policies that order them; pure.
+"""Which node gets the next token: the waiting nodes and the policies that order them; pure.
 
 `fair` is stride scheduling. A waiting node has a pass; the smallest pass gets the next token, and
 of equal ones the node that was served longest ago. A token moves the node's pass on by one stride,

@@ -3,7 +3,7 @@
 The rules are Kafka's. A tombstone, and a marker whose transaction has no data left, get a delete
 horizon (KIP-534) when a pass first finds them with nothing left to delete: attribute bit 6, the
 time in the base timestamp. A pass after the horizon drops them. The last batch of a producer stays,
-if need be empty, since its sequence number lives nowhere else in the log.
+if need be empty, since its sequence number is nowhere else in the log.
 """
 
 from __future__ import annotations

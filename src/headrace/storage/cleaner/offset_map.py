@@ -18,9 +18,9 @@ _halves = struct.Struct("<QQ").unpack
 class OffsetMap:
     """Key -> latest offset by open addressing in one anonymous mapping; keys are never deleted.
 
-    A key is stood for by 128 bits of BLAKE2b: 24 bytes a key whatever its length, and an accidental
-    collision (which would drop a live record) is out of reach. A Python dict would take five times
-    the memory.
+    A key is represented by 128 bits of BLAKE2b: 24 bytes a key whatever its length, and an
+    accidental collision (which would drop a live record) is practically impossible. A Python dict
+    would take five times the memory.
     """
 
     __slots__ = ("_cells", "_limit", "_memory", "entries", "latest_offset", "slots")

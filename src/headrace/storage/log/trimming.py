@@ -69,8 +69,8 @@ def delete_oldest(log: Log, count: int, now_ms: int) -> int:
 def truncate_to(log: Log, offset: int, now_ms: int) -> None:
     """Drop the batches that reach offset or beyond; durable when this returns.
 
-    The recovery point is lowered first: after a crash, an old checkpoint must not vouch for what is
-    appended here next.
+    The recovery point is lowered first: after a crash, an old checkpoint must not make recovery
+    trust what is appended here next.
     """
     if offset >= log.end_offset:
         return
