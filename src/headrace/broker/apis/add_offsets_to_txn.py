@@ -5,10 +5,9 @@ Clients from KIP-890 on do without it: their TxnOffsetCommit adds the group itse
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from headrace.broker.node import Node
 from headrace.broker.purgatory import Pending
-from headrace.broker.registry import Answer, serves
+from headrace.broker.registry import Answer, Context, serves
 from headrace.coordinator.effects import Now
 from headrace.coordinator.transactions.coordinator import TransactionCoordinator
 from headrace.coordinator.transactions.effects import Producer, Result
@@ -19,10 +18,6 @@ from headrace.protocol.api.add_offsets_to_txn import (
 )
 from headrace.protocol.errors import ErrorCode, KafkaError
 from headrace.protocol.schema import Message
-
-if TYPE_CHECKING:
-    from headrace.broker.node import Node
-    from headrace.broker.registry import Context
 
 FENCED_VERSION = 2
 

@@ -9,10 +9,10 @@ are not acknowledged before that is durable.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from headrace.broker.node import Node
 from headrace.broker.purgatory import Pending
-from headrace.broker.registry import serves
+from headrace.broker.registry import Context, serves
 from headrace.coordinator.effects import Now
 from headrace.coordinator.transactions.coordinator import BUMPING_VERSION, TransactionCoordinator
 from headrace.coordinator.transactions.effects import Producer, Result
@@ -26,10 +26,6 @@ from headrace.protocol.api.add_partitions_to_txn import (
 )
 from headrace.protocol.errors import ErrorCode, KafkaError
 from headrace.protocol.partitions import TopicPartition
-
-if TYPE_CHECKING:
-    from headrace.broker.node import Node
-    from headrace.broker.registry import Context
 
 FENCED_VERSION = 2
 BATCH_VERSION = 4

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from headrace.broker.apis.describe_configs import check_broker
 from headrace.broker.apis.metadata import unknown_topic_error
-from headrace.broker.registry import serves
+from headrace.broker.node import Node
+from headrace.broker.registry import Context, serves
+from headrace.broker.topics import Alteration
 from headrace.config.changes import ResourceType
 from headrace.protocol.api.alter_configs import (
     AlterableConfig,
@@ -20,13 +22,8 @@ from headrace.protocol.api.alter_configs import (
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
 )
+from headrace.protocol.api.incremental_alter_configs import IncrementalAlterConfigsRequest
 from headrace.protocol.errors import ErrorCode, KafkaError
-
-if TYPE_CHECKING:
-    from headrace.broker.node import Node
-    from headrace.broker.registry import Context
-    from headrace.broker.topics import Alteration
-    from headrace.protocol.api.incremental_alter_configs import IncrementalAlterConfigsRequest
 
 
 @serves(AlterConfigsRequest, 0, 2)

@@ -6,9 +6,8 @@ The only broker holds every partition already, so only the current assignment ca
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from headrace.broker.registry import serves
+from headrace.broker.node import Node
+from headrace.broker.registry import Context, serves
 from headrace.metadata.planning import check_assignment
 from headrace.protocol.api.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -18,10 +17,6 @@ from headrace.protocol.api.alter_partition_reassignments import (
     ReassignableTopicResponse,
 )
 from headrace.protocol.errors import ErrorCode, KafkaError
-
-if TYPE_CHECKING:
-    from headrace.broker.node import Node
-    from headrace.broker.registry import Context
 
 
 @serves(AlterPartitionReassignmentsRequest, 0, 1)

@@ -7,9 +7,9 @@ An unknown version gets error 35 in the v0 format, with the range of versions of
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
-from headrace.broker.registry import APIS, serves
+from headrace.broker.node import Node
+from headrace.broker.registry import APIS, Context, serves
 from headrace.coordinator.transactions.coordinator import BUMPING_VERSION
 from headrace.protocol.api.api_versions import (
     ApiVersion,
@@ -19,10 +19,6 @@ from headrace.protocol.api.api_versions import (
     SupportedFeatureKey,
 )
 from headrace.protocol.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from headrace.broker.node import Node
-    from headrace.broker.registry import Context
 
 TRANSACTION_VERSION = "transaction.version"
 FEATURE_ZERO_VERSION = 4

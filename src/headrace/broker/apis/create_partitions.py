@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
 
-from headrace.broker.registry import serves
+from headrace.broker.node import Node
+from headrace.broker.registry import Context, serves
 from headrace.protocol.api.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreatePartitionsTopicResult,
 )
 from headrace.protocol.errors import ErrorCode, KafkaError
-
-if TYPE_CHECKING:
-    from headrace.broker.node import Node
-    from headrace.broker.registry import Context
 
 
 @serves(CreatePartitionsRequest, 0, 3)

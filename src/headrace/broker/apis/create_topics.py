@@ -8,9 +8,9 @@ Kafka accepts it in every version, and KafkaJS relies on that.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
 
-from headrace.broker.registry import serves
+from headrace.broker.node import Node
+from headrace.broker.registry import Context, serves
 from headrace.config import topic_settings
 from headrace.metadata import Topic
 from headrace.metadata.planning import REPLICAS, NewTopic
@@ -23,10 +23,6 @@ from headrace.protocol.api.create_topics import (
 )
 from headrace.protocol.errors import ErrorCode, KafkaError
 from headrace.protocol.primitives import ZERO_UUID
-
-if TYPE_CHECKING:
-    from headrace.broker.node import Node
-    from headrace.broker.registry import Context
 
 
 @serves(CreateTopicsRequest, 0, 7)

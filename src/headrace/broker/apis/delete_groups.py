@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from headrace.broker.node import Node
 from headrace.broker.purgatory import Pending
-from headrace.broker.registry import serves
+from headrace.broker.registry import Context, serves
 from headrace.coordinator.effects import Reply, Result
 from headrace.protocol.api.delete_groups import (
     DeletableGroupResult,
@@ -13,10 +12,6 @@ from headrace.protocol.api.delete_groups import (
     DeleteGroupsResponse,
 )
 from headrace.protocol.errors import KafkaError
-
-if TYPE_CHECKING:
-    from headrace.broker.node import Node
-    from headrace.broker.registry import Context
 
 
 @serves(DeleteGroupsRequest, 0, 3)

@@ -6,9 +6,8 @@ when a crash cannot bring them back; the next retention run removes the files.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from headrace.broker.registry import serves
+from headrace.broker.node import Node
+from headrace.broker.registry import Context, serves
 from headrace.metadata.topic_names import INTERNAL
 from headrace.protocol.api.delete_records import (
     DeleteRecordsPartitionResult,
@@ -17,10 +16,6 @@ from headrace.protocol.api.delete_records import (
     DeleteRecordsTopicResult,
 )
 from headrace.protocol.errors import ErrorCode, KafkaError
-
-if TYPE_CHECKING:
-    from headrace.broker.node import Node
-    from headrace.broker.registry import Context
 
 NO_LOW_WATERMARK = -1
 # Means everything that readers can see.

@@ -5,9 +5,9 @@ v6: topics by id.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
 
-from headrace.broker.registry import serves
+from headrace.broker.node import Node
+from headrace.broker.registry import Context, serves
 from headrace.protocol.api.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
@@ -16,10 +16,6 @@ from headrace.protocol.api.delete_topics import (
 )
 from headrace.protocol.errors import ErrorCode, KafkaError
 from headrace.protocol.primitives import ZERO_UUID
-
-if TYPE_CHECKING:
-    from headrace.broker.node import Node
-    from headrace.broker.registry import Context
 
 # The first version with an error code for a broker that deletes no topics.
 DELETION_DISABLED = 3

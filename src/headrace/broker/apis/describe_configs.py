@@ -8,10 +8,10 @@ sources, the deciding one first. Sensitive values are never sent.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from headrace.broker.apis.metadata import unknown_topic_error
-from headrace.broker.registry import serves
+from headrace.broker.node import Node
+from headrace.broker.registry import Context, serves
 from headrace.config import Scope, Setting, Source, Synonym, topic_settings, topic_synonyms
 from headrace.config.changes import ResourceType
 from headrace.config.kinds import text_of
@@ -24,10 +24,6 @@ from headrace.protocol.api.describe_configs import (
     DescribeConfigsSynonym,
 )
 from headrace.protocol.errors import ErrorCode, KafkaError
-
-if TYPE_CHECKING:
-    from headrace.broker.node import Node
-    from headrace.broker.registry import Context
 
 
 @serves(DescribeConfigsRequest, 1, 4)

@@ -4,9 +4,8 @@ v5: flexible. v6: an error for groups that do not exist (KIP-1043).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from headrace.broker.registry import serves
+from headrace.broker.node import Node
+from headrace.broker.registry import Context, serves
 from headrace.coordinator.describe import described, not_described
 from headrace.protocol.api.describe_groups import (
     DescribedGroup,
@@ -14,10 +13,6 @@ from headrace.protocol.api.describe_groups import (
     DescribeGroupsResponse,
 )
 from headrace.protocol.errors import KafkaError
-
-if TYPE_CHECKING:
-    from headrace.broker.node import Node
-    from headrace.broker.registry import Context
 
 # READ, DELETE and DESCRIBE as bits of Kafka's operation codes: there is no authorization yet.
 ALL_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8

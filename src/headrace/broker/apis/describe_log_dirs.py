@@ -5,9 +5,9 @@ usable bytes (KIP-827).
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING
 
-from headrace.broker.registry import serves
+from headrace.broker.node import Node
+from headrace.broker.registry import Context, serves
 from headrace.protocol.api.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -16,12 +16,8 @@ from headrace.protocol.api.describe_log_dirs import (
     DescribeLogDirsTopic,
 )
 from headrace.protocol.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from headrace.broker.node import Node
-    from headrace.broker.registry import Context
-    from headrace.storage import Log, LogDir
-    from headrace.storage.dirs.log_move import LogMove
+from headrace.storage import Log, LogDir
+from headrace.storage.dirs.log_move import LogMove
 
 # A topic's name and the description of one of its partitions.
 Row = tuple[str, DescribeLogDirsPartition]

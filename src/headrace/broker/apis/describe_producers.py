@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from headrace.broker.apis.metadata import unknown_topic_error
-from headrace.broker.registry import serves
+from headrace.broker.node import Node
+from headrace.broker.registry import Context, serves
 from headrace.protocol.api.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -13,10 +12,6 @@ from headrace.protocol.api.describe_producers import (
     ProducerState,
     TopicResponse,
 )
-
-if TYPE_CHECKING:
-    from headrace.broker.node import Node
-    from headrace.broker.registry import Context
 
 
 @serves(DescribeProducersRequest, 0, 0)

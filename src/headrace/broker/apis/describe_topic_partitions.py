@@ -6,14 +6,14 @@ the next request continues.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from headrace.broker.apis.metadata import (
     TOPIC_OPERATIONS,
     describe_topic,
     unknown_topic_error,
 )
-from headrace.broker.registry import serves
+from headrace.broker.node import Node
+from headrace.broker.registry import Context, serves
+from headrace.metadata import Topic
 from headrace.protocol.api.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
@@ -22,11 +22,6 @@ from headrace.protocol.api.describe_topic_partitions import (
     DescribeTopicPartitionsResponseTopic,
 )
 from headrace.protocol.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from headrace.broker.node import Node
-    from headrace.broker.registry import Context
-    from headrace.metadata import Topic
 
 
 @serves(DescribeTopicPartitionsRequest, 0, 0)

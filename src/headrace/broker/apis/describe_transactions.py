@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from headrace.broker.registry import serves
+from headrace.broker.node import Node
+from headrace.broker.registry import Context, serves
 from headrace.coordinator.transactions.describe import described
 from headrace.protocol.api.describe_transactions import (
     DescribeTransactionsRequest,
@@ -12,10 +11,6 @@ from headrace.protocol.api.describe_transactions import (
     TransactionState,
 )
 from headrace.protocol.errors import ErrorCode, KafkaError
-
-if TYPE_CHECKING:
-    from headrace.broker.node import Node
-    from headrace.broker.registry import Context
 
 
 @serves(DescribeTransactionsRequest, 0, 0)

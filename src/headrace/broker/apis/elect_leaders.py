@@ -7,9 +7,9 @@ Each partition has one replica, which leads whenever it is online: there is noth
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
-from headrace.broker.registry import serves
+from headrace.broker.node import Node
+from headrace.broker.registry import Context, serves
 from headrace.protocol.api.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
@@ -17,10 +17,6 @@ from headrace.protocol.api.elect_leaders import (
     ReplicaElectionResult,
 )
 from headrace.protocol.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from headrace.broker.node import Node
-    from headrace.broker.registry import Context
 
 PREFERRED, UNCLEAN = 0, 1
 NO_CANDIDATE = {

@@ -5,20 +5,16 @@ end raises the producer's epoch (KIP-890).
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
 
+from headrace.broker.node import Node
 from headrace.broker.purgatory import Pending
-from headrace.broker.registry import Answer, serves
+from headrace.broker.registry import Answer, Context, serves
 from headrace.coordinator.effects import Now
 from headrace.coordinator.transactions.coordinator import BUMPING_VERSION, TransactionCoordinator
 from headrace.coordinator.transactions.effects import NO_PRODUCER, Producer, Result
 from headrace.protocol.api.end_txn import EndTxnRequest, EndTxnResponse
 from headrace.protocol.errors import ErrorCode, KafkaError
 from headrace.protocol.schema import Message
-
-if TYPE_CHECKING:
-    from headrace.broker.node import Node
-    from headrace.broker.registry import Context
 
 log = logging.getLogger(__name__)
 

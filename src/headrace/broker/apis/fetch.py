@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable
 
+from headrace.broker.fetch_sessions import FetchScope, Wanted
+from headrace.broker.node import Node
 from headrace.broker.partition import Partition
 from headrace.broker.purgatory import Pending, Waiting
-from headrace.broker.registry import serves
+from headrace.broker.registry import Context, serves
 from headrace.protocol.api.fetch import (
     AbortedTransaction,
     FetchRequest,
@@ -21,13 +23,6 @@ from headrace.protocol.api.fetch import (
 )
 from headrace.protocol.errors import ErrorCode, KafkaError
 from headrace.storage.log.reading import ColdRead
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable
-
-    from headrace.broker.fetch_sessions import FetchScope, Wanted
-    from headrace.broker.node import Node
-    from headrace.broker.registry import Context
 
 READ_COMMITTED = 1
 TOPIC_ID_VERSION = 13

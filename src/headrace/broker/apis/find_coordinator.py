@@ -4,19 +4,14 @@ v5: new error code. v6: share groups, which are not served here.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from headrace.broker.registry import serves
+from headrace.broker.node import Node
+from headrace.broker.registry import Context, serves
 from headrace.protocol.api.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
 from headrace.protocol.errors import ErrorCode, KafkaError
-
-if TYPE_CHECKING:
-    from headrace.broker.node import Node
-    from headrace.broker.registry import Context
 
 BATCH_VERSION = 4
 GROUP_KEY = 0

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from headrace.broker.registry import serves
+from headrace.broker.node import Node
+from headrace.broker.registry import Context, serves
 from headrace.protocol.api.heartbeat import HeartbeatRequest, HeartbeatResponse
 from headrace.protocol.errors import ErrorCode, KafkaError
-
-if TYPE_CHECKING:
-    from headrace.broker.node import Node
-    from headrace.broker.registry import Context
 
 
 @serves(HeartbeatRequest, 0, 4)

@@ -7,10 +7,11 @@ SUBTRACT. All changes of a resource happen together or not at all.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from headrace.broker.apis.alter_configs import alter_each
-from headrace.broker.registry import serves
+from headrace.broker.node import Node
+from headrace.broker.registry import Context, serves
+from headrace.broker.topics import Alteration
 from headrace.config.changes import Change, Operation, apply_changes
 from headrace.protocol.api.incremental_alter_configs import (
     AlterableConfig,
@@ -19,11 +20,6 @@ from headrace.protocol.api.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 from headrace.protocol.errors import ErrorCode, KafkaError
-
-if TYPE_CHECKING:
-    from headrace.broker.node import Node
-    from headrace.broker.registry import Context
-    from headrace.broker.topics import Alteration
 
 
 @serves(IncrementalAlterConfigsRequest, 0, 1)

@@ -5,17 +5,12 @@ v9: skip assignment (KIP-814).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from headrace.broker.node import Node
 from headrace.broker.purgatory import Pending
-from headrace.broker.registry import serves
+from headrace.broker.registry import Context, serves
 from headrace.coordinator.rebalances import refused_join
 from headrace.protocol.api.join_group import JoinGroupRequest
 from headrace.protocol.schema import Message
-
-if TYPE_CHECKING:
-    from headrace.broker.node import Node
-    from headrace.broker.registry import Context
 
 
 @serves(JoinGroupRequest, 0, 9)

@@ -4,16 +4,11 @@ v4: flexible. v5: reason (KIP-800).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from headrace.broker.node import Node
 from headrace.broker.purgatory import Pending
-from headrace.broker.registry import serves
+from headrace.broker.registry import Context, serves
 from headrace.protocol.api.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from headrace.protocol.schema import Message
-
-if TYPE_CHECKING:
-    from headrace.broker.node import Node
-    from headrace.broker.registry import Context
 
 
 @serves(LeaveGroupRequest, 0, 5)

@@ -4,9 +4,8 @@ v1: any types, all when no type is given (KIP-1142).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from headrace.broker.registry import serves
+from headrace.broker.node import Node
+from headrace.broker.registry import Context, serves
 from headrace.config.changes import ResourceType
 from headrace.protocol.api.list_config_resources import (
     ConfigResource,
@@ -14,10 +13,6 @@ from headrace.protocol.api.list_config_resources import (
     ListConfigResourcesResponse,
 )
 from headrace.protocol.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from headrace.broker.node import Node
-    from headrace.broker.registry import Context
 
 KNOWN_TYPES = frozenset(ResourceType) - {ResourceType.UNKNOWN}
 

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from headrace.broker.registry import serves
+from headrace.broker.node import Node
+from headrace.broker.registry import Context, serves
 from headrace.coordinator.describe import listed
 from headrace.protocol.api.list_groups import ListGroupsRequest, ListGroupsResponse
 from headrace.protocol.errors import KafkaError
-
-if TYPE_CHECKING:
-    from headrace.broker.node import Node
-    from headrace.broker.registry import Context
 
 
 @serves(ListGroupsRequest, 0, 5)

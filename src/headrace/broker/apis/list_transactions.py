@@ -5,9 +5,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
-from headrace.broker.registry import serves
+from headrace.broker.node import Node
+from headrace.broker.registry import Context, serves
 from headrace.broker.worker_processes import WorkerError
 from headrace.coordinator.transactions.describe import STATE_NAMES, listed, matching
 from headrace.protocol.api.list_transactions import (
@@ -16,10 +16,6 @@ from headrace.protocol.api.list_transactions import (
     TransactionState,
 )
 from headrace.protocol.errors import ErrorCode, KafkaError
-
-if TYPE_CHECKING:
-    from headrace.broker.node import Node
-    from headrace.broker.registry import Context
 
 PATTERN_SECONDS_MAX = 5.0
 

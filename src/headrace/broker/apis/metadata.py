@@ -11,10 +11,10 @@ disk failed, has no leader and LEADER_NOT_AVAILABLE, which clients retry.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from headrace.broker.apis.describe_cluster import CLUSTER_OPERATIONS
-from headrace.broker.registry import serves
+from headrace.broker.node import Node
+from headrace.broker.registry import Context, serves
 from headrace.metadata import Topic
 from headrace.metadata.planning import NewTopic
 from headrace.metadata.topic_names import INTERNAL, check_name
@@ -28,10 +28,6 @@ from headrace.protocol.api.metadata import (
 )
 from headrace.protocol.errors import ErrorCode, KafkaError
 from headrace.protocol.primitives import ZERO_UUID
-
-if TYPE_CHECKING:
-    from headrace.broker.node import Node
-    from headrace.broker.registry import Context
 
 # The first version that may name a topic only by its id.
 BY_ID = 12

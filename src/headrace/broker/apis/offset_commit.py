@@ -4,12 +4,13 @@ v7: static members (KIP-345). v8: flexible. v9: errors of the new group protocol
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from headrace.broker.commit_templates import CommitTemplates
+from headrace.broker.node import Node
 from headrace.broker.purgatory import Pending
-from headrace.broker.registry import serves
+from headrace.broker.registry import Context, serves
 from headrace.coordinator.commits import refused_commit
+from headrace.coordinator.coordinator import GroupCoordinator
+from headrace.coordinator.effects import Call, Result
 from headrace.protocol.api.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -20,12 +21,6 @@ from headrace.protocol.api.offset_commit import (
 )
 from headrace.protocol.errors import ErrorCode
 from headrace.protocol.schema import Message
-
-if TYPE_CHECKING:
-    from headrace.broker.node import Node
-    from headrace.broker.registry import Context
-    from headrace.coordinator.coordinator import GroupCoordinator
-    from headrace.coordinator.effects import Call, Result
 
 TOPIC_ID_VERSION = 10
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from headrace.broker.node import Node
 from headrace.broker.purgatory import Pending
-from headrace.broker.registry import serves
+from headrace.broker.registry import Context, serves
+from headrace.coordinator.coordinator import GroupCoordinator
+from headrace.coordinator.effects import Call, Result
 from headrace.protocol.api.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestTopic,
@@ -15,12 +16,6 @@ from headrace.protocol.api.offset_delete import (
 )
 from headrace.protocol.errors import ErrorCode
 from headrace.protocol.schema import Message
-
-if TYPE_CHECKING:
-    from headrace.broker.node import Node
-    from headrace.broker.registry import Context
-    from headrace.coordinator.coordinator import GroupCoordinator
-    from headrace.coordinator.effects import Call, Result
 
 
 @serves(OffsetDeleteRequest, 0, 0)

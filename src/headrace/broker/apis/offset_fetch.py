@@ -5,11 +5,12 @@ v10: topic ids.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from headrace.broker.groups_shard import GroupShard
+from headrace.broker.node import Node
 from headrace.broker.purgatory import Pending
-from headrace.broker.registry import serves
+from headrace.broker.registry import Context, serves
 from headrace.coordinator.commits import no_offset
 from headrace.protocol.api.offset_fetch import (
     OffsetFetchRequest,
@@ -24,10 +25,6 @@ from headrace.protocol.api.offset_fetch import (
 from headrace.protocol.error_responses import coordinator_error, failed_response
 from headrace.protocol.errors import ErrorCode, KafkaError
 from headrace.protocol.schema import Message
-
-if TYPE_CHECKING:
-    from headrace.broker.node import Node
-    from headrace.broker.registry import Context
 
 GROUP_ERROR_VERSION = 2
 BATCH_VERSION = 8

@@ -9,12 +9,13 @@ v0-2 are refused, as Apache Kafka 4 refuses them.
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TypeAlias, cast
 
+from headrace.broker.node import Node
 from headrace.broker.partition import Partition
 from headrace.broker.produce_templates import ACKS_ALL, ProduceTemplates
 from headrace.broker.purgatory import Pending, SyncedResponse, SyncedTarget
-from headrace.broker.registry import serves
+from headrace.broker.registry import Context, serves
 from headrace.broker.transactions_verification import TransactionVerification, is_transactional
 from headrace.broker.worker_processes import WorkerError
 from headrace.protocol.api.produce import (
@@ -40,10 +41,6 @@ from headrace.protocol.primitives import ProtocolError
 from headrace.storage import codec_wanted
 from headrace.storage.cleaner.batches import recompress
 from headrace.storage.log.appending import check_keys
-
-if TYPE_CHECKING:
-    from headrace.broker.node import Node
-    from headrace.broker.registry import Context
 
 TOPIC_ID_VERSION = 13
 ZSTD_VERSION = 7

@@ -11,9 +11,8 @@ They are served because clients and tools infer a broker's version from the APIs
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from headrace.broker.registry import serves
+from headrace.broker.node import Node
+from headrace.broker.registry import Context, serves
 from headrace.protocol.api.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
@@ -67,10 +66,6 @@ from headrace.protocol.api.sasl_authenticate import (
 from headrace.protocol.api.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from headrace.protocol.errors import ErrorCode
 from headrace.protocol.schema import Message
-
-if TYPE_CHECKING:
-    from headrace.broker.node import Node
-    from headrace.broker.registry import Context
 
 NO_AUTHORIZER = "No Authorizer is configured."
 NO_QUOTAS = "This broker has no quotas."

@@ -4,10 +4,11 @@ v4: TRANSACTION_ABORTABLE. v5: adds the group to the transaction by itself (KIP-
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from headrace.broker.groups_shard import GroupShard
+from headrace.broker.node import Node
 from headrace.broker.purgatory import Pending
-from headrace.broker.registry import serves
+from headrace.broker.registry import Context, serves
+from headrace.broker.transactions_shard import TransactionShard
 from headrace.coordinator.effects import Call, Now
 from headrace.coordinator.transactions.coordinator import BUMPING_VERSION, TransactionCoordinator
 from headrace.coordinator.transactions.effects import Producer, Result
@@ -20,12 +21,6 @@ from headrace.protocol.api.txn_offset_commit import (
 )
 from headrace.protocol.error_responses import coordinator_error
 from headrace.protocol.errors import ErrorCode, KafkaError
-
-if TYPE_CHECKING:
-    from headrace.broker.groups_shard import GroupShard
-    from headrace.broker.node import Node
-    from headrace.broker.registry import Context
-    from headrace.broker.transactions_shard import TransactionShard
 
 LOADING_VERSION = 2
 ABORTABLE_VERSION = 4

@@ -6,11 +6,10 @@ For other brokers, and for administrators who end a transaction that hangs in a 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from headrace.broker.node import Node
 from headrace.broker.partition import Partition
 from headrace.broker.purgatory import Pending, SyncedResponse, SyncedTarget
-from headrace.broker.registry import serves
+from headrace.broker.registry import Context, serves
 from headrace.broker.transactions_markers import PATIENCE_MS
 from headrace.coordinator.transactions.coordinator import BUMPING_VERSION
 from headrace.coordinator.transactions.effects import Producer
@@ -23,11 +22,6 @@ from headrace.protocol.api.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from headrace.protocol.errors import ErrorCode, KafkaError
-
-if TYPE_CHECKING:
-    from headrace.broker.node import Node
-    from headrace.broker.registry import Context
-
 
 Target = SyncedTarget[WritableTxnMarkerPartitionResult]
 
