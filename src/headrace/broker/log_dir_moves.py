@@ -95,9 +95,7 @@ class LogDirMover:
             raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is not one of log.dirs")
         if target.offline is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} is offline")
-        partition = node.partitions.get(*place)
-        if partition is None:
-            raise KafkaError(node.partitions.why_not(*place))
+        partition = node.partitions.find(*place)
         if partition.error:
             raise KafkaError(partition.error)
         records = partition.log

@@ -261,6 +261,22 @@ class Partitions:
             return None
         return partitions[index]
 
+    def find(self, topic: str | None, index: int) -> Partition:
+        """The partition; raises KafkaError if it is unknown or its disk is missing.
+
+        None is what `name_of` returns for an unknown topic id.
+        """
+        if topic is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+        partitions = self._by_name.get(topic, ())
+        partition = partitions[index] if 0 <= index < len(partitions) else None
+        if partition is None:
+            offline = (topic, index) in self._offline
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR if offline else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            )
+        return partition
+
     def name_of(self, topic_id: bytes) -> str | None:
         """The name of the topic with this id."""
         return self._name_by_id.get(topic_id)
@@ -268,12 +284,6 @@ class Partitions:
     def exists(self, topic: str, index: int) -> bool:
         """Whether there is such a partition, even if its disk is missing."""
         return self.get(topic, index) is not None or (topic, index) in self._offline
-
-    def why_not(self, topic: str, index: int) -> ErrorCode:
-        """The error for a partition that `get` does not find: its disk is missing, or unknown."""
-        if (topic, index) in self._offline:
-            return ErrorCode.KAFKA_STORAGE_ERROR
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def add_offline(self, topic: str, topic_id: bytes, index: int) -> None:
         """Add a partition whose disk is missing."""

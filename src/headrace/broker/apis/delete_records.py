@@ -49,9 +49,7 @@ async def delete_records(
 
 async def _delete(node: Node, topic: str, index: int, offset: int) -> int:
     """Delete records before an offset and return the log's new first offset."""
-    partition = node.partitions.get(topic, index)
-    if partition is None:
-        raise KafkaError(node.partitions.why_not(topic, index))
+    partition = node.partitions.find(topic, index)
     if partition.error:
         raise KafkaError(partition.error)
     if topic in INTERNAL:

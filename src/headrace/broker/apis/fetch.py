@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Awaitable
+from contextlib import suppress
 
 from headrace.broker.fetch_sessions import FetchScope, Wanted
 from headrace.broker.node import Node
@@ -106,26 +107,21 @@ class Fetching:
 
     def partitions(self) -> list[Partition]:
         """The partitions whose growth would make this fetch complete."""
-        found = (self._find(wanted) for wanted in self._scope.wanted)
-        return [partition for partition in found if partition is not None]
+        found = []
+        for wanted in self._scope.wanted:
+            with suppress(KafkaError):
+                found.append(self._find(wanted))
+        return found
 
-    def _find(self, wanted: Wanted) -> Partition | None:
+    def _find(self, wanted: Wanted) -> Partition:
         name, topic_id, index = wanted.key
         partitions = self._node.partitions
-        known = partitions.name_of(topic_id) if self._by_id else name
-        return partitions.get(known, index) if known is not None else None
+        return partitions.find(partitions.name_of(topic_id) if self._by_id else name, index)
 
     def _read_partition(
         self, wanted: Wanted, data: PartitionData, room: int, first: bool, wait: bool
     ) -> int:
         partition = self._find(wanted)
-        if partition is None:
-            name, topic_id, index = wanted.key
-            partitions = self._node.partitions
-            known = partitions.name_of(topic_id) if self._by_id else name
-            raise KafkaError(
-                ErrorCode.UNKNOWN_TOPIC_ID if known is None else partitions.why_not(known, index)
-            )
         partition.check(wanted.leader_epoch)
         records = partition.log
         stable = records.last_stable_offset

@@ -68,9 +68,7 @@ async def _look_up(
     committed: bool,
     result: ListOffsetsPartitionResponse,
 ) -> None:
-    partition = node.partitions.get(topic, wanted.partition_index)
-    if partition is None:
-        raise KafkaError(node.partitions.why_not(topic, wanted.partition_index))
+    partition = node.partitions.find(topic, wanted.partition_index)
     partition.check(wanted.current_leader_epoch)
     log = partition.log
     if wanted.timestamp not in FIRST:

@@ -32,11 +32,8 @@ def offset_for_leader_epoch(
 
 def _end_offset(node: Node, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
     result = EpochEndOffset(partition=wanted.partition)
-    partition = node.partitions.get(topic, wanted.partition)
-    if partition is None:
-        result.error_code = node.partitions.why_not(topic, wanted.partition)
-        return result
     try:
+        partition = node.partitions.find(topic, wanted.partition)
         partition.check(wanted.current_leader_epoch)
     except KafkaError as error:
         result.error_code = error.code

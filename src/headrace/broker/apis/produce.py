@@ -118,12 +118,10 @@ def write_batches(
         for data in topic.partition_data:
             result = PartitionProduceResponse(index=data.index)
             results.append(result)
-            partition = node.partitions.get(name, data.index) if name is not None else None
-            if partition is None:
-                unknown = ErrorCode.UNKNOWN_TOPIC_ID
-                if name is not None:
-                    unknown = node.partitions.why_not(name, data.index)
-                refuse_batch(result, unknown)
+            try:
+                partition = node.partitions.find(name, data.index)
+            except KafkaError as unknown:
+                refuse(result, unknown)
                 continue
             if not partition.opaque and must_be_walked(partition, data.records):
                 # The receive buffer is reused before a worker is done.
