@@ -21,20 +21,20 @@ if TYPE_CHECKING:
     from headrace.spark.errors import SourceUnreachable as SourceUnreachable
     from headrace.spark.pipelines.aliases import live_folder as live_folder
     from headrace.spark.pipelines.aliases import live_topic as live_topic
+    from headrace.spark.pipelines.avro import Avro as Avro
     from headrace.spark.pipelines.definitions import Pipeline as Pipeline
     from headrace.spark.pipelines.definitions import Source as Source
     from headrace.spark.pipelines.definitions import pipeline as pipeline
     from headrace.spark.pipelines.frames import latest_by_key as latest_by_key
     from headrace.spark.pipelines.parquet_batches import into_parquet as into_parquet
+    from headrace.spark.pipelines.protobuf import Protobuf as Protobuf
     from headrace.spark.pipelines.sinks import Folder as Folder
     from headrace.spark.pipelines.sinks import Table as Table
     from headrace.spark.pipelines.sinks import Topic as Topic
     from headrace.spark.pipelines.sql_batches import into_sql as into_sql
     from headrace.spark.pipelines.topic_batches import exactly_once as exactly_once
-    from headrace.spark.pipelines.values import Avro as Avro
     from headrace.spark.pipelines.values import Json as Json
     from headrace.spark.pipelines.values import Msgpack as Msgpack
-    from headrace.spark.pipelines.values import Protobuf as Protobuf
     from headrace.spark.sessions import open_session as open_session
     from headrace.spark.source.lags import Lag as Lag
     from headrace.spark.source.lags import lag as lag
@@ -44,13 +44,15 @@ else:
         data_source="HeadraceSource register",
         errors="DataLoss OptionError PipelineError SinkError SourceUnreachable",
         pipelines__aliases="live_folder live_topic",
+        pipelines__avro="Avro",
         pipelines__definitions="Pipeline Source pipeline",
         pipelines__frames="latest_by_key",
         pipelines__parquet_batches="into_parquet",
         pipelines__topic_batches="exactly_once",
+        pipelines__protobuf="Protobuf",
         pipelines__sinks="Folder Table Topic",
         pipelines__sql_batches="into_sql",
-        pipelines__values="Avro Json Msgpack Protobuf",
+        pipelines__values="Json Msgpack",
         sessions="open_session",
         source__lags="Lag lag",
     )

@@ -12,6 +12,7 @@ from headrace.spark.pipelines.pacing import (
     Window,
     records_per_batch,
     records_per_trigger,
+    trigger_seconds,
 )
 
 
@@ -67,3 +68,11 @@ def test_pauses_grow_to_their_limit_and_start_over_after_a_success() -> None:
     assert [backoff.failed() for _ in range(5)] == [1, 2, 4, 5, 5]
     backoff.succeeded()
     assert backoff.failed() == 1
+
+
+def test_times_from_batch_to_batch() -> None:
+    assert trigger_seconds("10 seconds") == 10
+    assert trigger_seconds("1 minute") == 60
+    assert trigger_seconds("500 milliseconds") == 0.5
+    with pytest.raises(PipelineError):
+        trigger_seconds("soon")

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from headrace.client.admin.groups import MARKERS
 from headrace.spark.errors import CheckpointTooOld
-from headrace.spark.sink.markers import MARKER_PARTITION, is_written, marker_name, marker_request
+from headrace.spark.sink.markers import (
+    MARKER_PARTITION,
+    PREFIX,
+    is_written,
+    marker_name,
+    marker_request,
+)
 
 
 def test_a_batch_is_written_once() -> None:
@@ -32,3 +39,7 @@ def test_a_marker_is_asked_for_by_its_place_where_that_is_known() -> None:
     assert asked.topics is not None
     assert [(it.name, it.partition_indexes) for it in asked.topics] == [("out", [MARKER_PARTITION])]
     assert marker_request("group", None).topics is None
+
+
+def test_lag_tools_recognise_the_markers_of_a_sink() -> None:
+    assert f"{PREFIX}." == MARKERS

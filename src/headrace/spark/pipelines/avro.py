@@ -1,13 +1,18 @@
-"""Avro: its types as Spark's, and the decoder of its records."""
+"""Avro records as values: the schema as a Spark type, and the decoder."""
 
 from __future__ import annotations
 
+import json
 from io import BytesIO
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import types as spark
 
 from headrace.spark.errors import PipelineError
+from headrace.spark.pipelines.values import decoded_in_python
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
 
 _PLAIN: dict[str, spark.DataType] = {
     "boolean": spark.BooleanType(),
@@ -26,6 +31,22 @@ _LOGICAL: dict[str, spark.DataType] = {
     "timestamp-micros": spark.TimestampType(),
     "uuid": spark.StringType(),
 }
+
+
+class Avro:
+    """Avro records without a header; the schema is JSON text or a dict."""
+
+    def __init__(self, schema: str | dict[str, Any]) -> None:
+        self._avro = json.loads(schema) if isinstance(schema, str) else schema
+
+    @property
+    def schema(self) -> spark.StructType:
+        """The fields of a value."""
+        return struct_of(self._avro)
+
+    def read(self, value: Column) -> Column:
+        """A column `struct<fields, cause>`."""
+        return decoded_in_python(value, self.schema, AvroDecoder(self._avro))
 
 
 def struct_of(schema: dict[str, Any]) -> spark.StructType:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
+from heapq import merge
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from headrace.spark.errors import PipelineError
@@ -36,8 +39,14 @@ class Comparison:
         """The comparison as a JSON object."""
         return asdict(self)
 
-    def add(self, kind: str, key: tuple[Any, ...], old: str | None, new: str | None) -> None:
-        """Count a key that differs; the first ones become examples."""
+    def add(self, key: tuple[Any, ...], old: str | None, new: str | None) -> None:
+        """Count a key by its rows, None where there is none; the first differences are examples."""
+        self.old_rows += old is not None
+        self.new_rows += new is not None
+        if old == new:
+            self.same += 1
+            return
+        kind = "only_old" if new is None else "only_new" if old is None else "different"
         setattr(self, kind, getattr(self, kind) + 1)
         if len(self.examples) < EXAMPLES_MAX:
             shown = [_shown(part) for part in key]
@@ -47,26 +56,11 @@ class Comparison:
 def compare_sorted(old: Iterable[Keyed], new: Iterable[Keyed]) -> Comparison:
     """Compare rows that are sorted by key, with each key once."""
     found = Comparison()
-    left, right = iter(old), iter(new)
-    one, other = _next(left), _next(right)
-    while one is not None or other is not None:
-        if other is None or (one is not None and one[0] < other[0]):
-            assert one is not None
-            found.old_rows += 1
-            found.add("only_old", one[0], one[1], None)
-            one = _next(left)
-        elif one is None or other[0] < one[0]:
-            found.new_rows += 1
-            found.add("only_new", other[0], None, other[1])
-            other = _next(right)
-        else:
-            found.old_rows += 1
-            found.new_rows += 1
-            if one[1] == other[1]:
-                found.same += 1
-            else:
-                found.add("different", one[0], one[1], other[1])
-            one, other = _next(left), _next(right)
+    olds = ((key, "old", row) for key, row in old)
+    news = ((key, "new", row) for key, row in new)
+    for key, rows in groupby(merge(olds, news, key=itemgetter(0)), key=itemgetter(0)):
+        by_side = {side: row for _, side, row in rows}
+        found.add(key, by_side.get("old"), by_side.get("new"))
     return found
 
 
@@ -151,7 +145,3 @@ def _shown(part: Any) -> str | None:
     if not isinstance(part, bytes):
         return str(part)
     return part[1:].decode() if part else None
-
-
-def _next(rows: Iterator[Keyed]) -> Keyed | None:
-    return next(rows, None)

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 
 from headrace.client.settings import settings_of, translate
 from headrace.spark.source.lags import lag
-
-Ends = Mapping[str, Mapping[str, int]]
+from headrace.spark.source.offset_ranges import Offsets, from_json, records_between
 
 METADATA_SECONDS = 30.0
 
@@ -25,21 +24,16 @@ class Progress(NamedTuple):
     lag: Mapping[str, Any] | None = None
 
 
-def read_progress(report: str, begins: Ends | None = None, ends: Ends | None = None) -> Progress:
-    """Progress from a query's report in JSON."""
+def read_progress(
+    report: str, begins: Offsets | None = None, ends: Offsets | None = None
+) -> Progress:
+    """Progress from a query's report in JSON; `begins` and `ends` are those of a bounded run."""
     found = json.loads(report)
-    sources = found.get("sources") or []
-    reached = [_offsets(source.get("endOffset")) for source in sources]
     done = total = -1
     if ends is not None:
-        begins = begins or {}
-        done = sum(
-            max(0, min(at, _at(ends, topic, number)) - _at(begins, topic, number))
-            for offsets in reached
-            for topic, partitions in offsets.items()
-            for number, at in partitions.items()
-        )
-        total = _sum(ends) - _sum(begins)
+        reached = {tp: min(at, ends.get(tp, 0)) for tp, at in _reached(found).items()}
+        done = records_between(begins or {}, reached)
+        total = records_between(begins or {}, ends)
     behind = lag(found)
     return Progress(
         int(found.get("batchId", -1)),
@@ -51,21 +45,10 @@ def read_progress(report: str, begins: Ends | None = None, ends: Ends | None = N
     )
 
 
-def has_reached(report: str, ends: Ends) -> bool:
+def has_reached(report: str, ends: Offsets) -> bool:
     """Whether a query has read everything before these ends."""
-    sources = json.loads(report)["sources"]
-    reached = {
-        (topic, number): at
-        for source in sources
-        for topic, partitions in _offsets(source.get("endOffset")).items()
-        for number, at in partitions.items()
-    }
-    return all(
-        reached.get((topic, number), -1) >= end
-        for topic, partitions in ends.items()
-        for number, end in partitions.items()
-        if end > 0
-    )
+    reached = _reached(json.loads(report))
+    return all(reached.get(tp, -1) >= end for tp, end in ends.items() if end > 0)
 
 
 def seconds_left(progress: Progress) -> float | None:
@@ -75,12 +58,12 @@ def seconds_left(progress: Progress) -> float | None:
     return max(0, progress.total - progress.done) / progress.rows_per_s
 
 
-def begins_and_ends(settings: Mapping[str, str], topics: Iterable[str]) -> tuple[Ends, Ends]:
+def begins_and_ends(settings: Mapping[str, str], topics: Iterable[str]) -> tuple[Offsets, Offsets]:
     """The first offset and the end of each partition, for a read_committed reader."""
     from confluent_kafka import Consumer, TopicPartition
 
-    begins: dict[str, dict[str, int]] = {}
-    ends: dict[str, dict[str, int]] = {}
+    begins: Offsets = {}
+    ends: Offsets = {}
     translated = translate(
         {**settings_of(settings, "consumer"), "group.id": "headrace-progress"}, "consumer"
     )
@@ -89,24 +72,19 @@ def begins_and_ends(settings: Mapping[str, str], topics: Iterable[str]) -> tuple
         for topic in topics:
             known = consumer.list_topics(topic, timeout=METADATA_SECONDS).topics[topic]
             for number in known.partitions:
-                low, high = consumer.get_watermark_offsets(
+                begins[topic, number], ends[topic, number] = consumer.get_watermark_offsets(
                     TopicPartition(topic, number), timeout=METADATA_SECONDS
                 )
-                begins.setdefault(topic, {})[str(number)] = low
-                ends.setdefault(topic, {})[str(number)] = high
     finally:
         consumer.close()
     return begins, ends
 
 
-def _offsets(given: Any) -> dict[str, dict[str, int]]:
-    found = json.loads(given) if isinstance(given, str) else given
-    return found if isinstance(found, dict) else {}
-
-
-def _at(offsets: Ends, topic: str, number: str) -> int:
-    return offsets.get(topic, {}).get(number, 0)
-
-
-def _sum(offsets: Ends) -> int:
-    return sum(sum(partitions.values()) for partitions in offsets.values())
+def _reached(report: dict[str, Any]) -> Offsets:
+    """The offsets that all sources of a query have reached."""
+    reached: Offsets = {}
+    for source in report.get("sources") or []:
+        end = source.get("endOffset")
+        end = json.loads(end) if isinstance(end, str) else end
+        reached |= from_json(end) if isinstance(end, dict) else {}
+    return reached

@@ -1,14 +1,19 @@
-"""Protobuf: its types as Spark's, and the decoder of its messages."""
+"""Protobuf messages as values: the message class as a Spark type, and the decoder."""
 
 from __future__ import annotations
 
-from typing import Any
+from datetime import UTC
+from typing import TYPE_CHECKING, Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from pyspark.sql import types as spark
 
 from headrace.spark.errors import PipelineError
+from headrace.spark.pipelines.values import decoded_in_python
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
 
 DEPTH_MAX = 16
 TIMESTAMP = "google.protobuf.Timestamp"
@@ -23,6 +28,24 @@ _PLAIN: dict[int, spark.DataType] = {
     FieldDescriptor.CPPTYPE_DOUBLE: spark.DoubleType(),
     FieldDescriptor.CPPTYPE_ENUM: spark.StringType(),
 }
+
+
+class Protobuf:
+    """Protobuf messages of a generated class."""
+
+    def __init__(self, message: Any) -> None:
+        if not hasattr(message, "DESCRIPTOR") or not hasattr(message, "FromString"):
+            raise PipelineError(f"{message!r} is not a message class", "such as orders_pb2.Order")
+        self._message = message
+
+    @property
+    def schema(self) -> spark.StructType:
+        """The fields of a value."""
+        return struct_of(self._message.DESCRIPTOR)
+
+    def read(self, value: Column) -> Column:
+        """A column `struct<fields, cause>`."""
+        return decoded_in_python(value, self.schema, ProtobufDecoder.of(self._message))
 
 
 def struct_of(message: Descriptor, depth: int = 0) -> spark.StructType:
@@ -109,8 +132,6 @@ def _value(message: Any, field: FieldDescriptor) -> Any:
 def _one(value: Any, field: FieldDescriptor) -> Any:
     if field.message_type is not None:
         if field.message_type.full_name == TIMESTAMP:
-            from datetime import UTC
-
             return value.ToDatetime(tzinfo=UTC)
         return _values(value)
     if field.enum_type is not None:

@@ -14,7 +14,6 @@ from headrace.spark.errors import PipelineError
 from headrace.spark.pipelines.definitions import Pipeline
 from headrace.spark.pipelines.pacing import Backoff
 from headrace.spark.pipelines.progress import (
-    Ends,
     Progress,
     begins_and_ends,
     has_reached,
@@ -25,6 +24,7 @@ from headrace.spark.pipelines.queries import QuerySettings, start_queries
 from headrace.spark.pipelines.sinks import describe
 from headrace.spark.pipelines.version_folder import VersionFolder
 from headrace.spark.sessions import activate
+from headrace.spark.source.offset_ranges import Offsets
 from headrace.spark.source.stream_reader import HAS_ADMISSION
 
 if TYPE_CHECKING:
@@ -69,8 +69,8 @@ class Runner:
         self._backoff = Backoff()
         self._state: dict[str, Any] = {}
         self._batch = -1
-        self._begins: Ends | None = None
-        self._ends: Ends | None = None
+        self._begins: Offsets | None = None
+        self._ends: Offsets | None = None
         self._state_at_s = 0.0
 
     def request_stop(self) -> None:
@@ -192,7 +192,7 @@ class Runner:
             return False
         # The second query, for dead letters, reads only sources with typed values.
         typed = {each.topic for each in self._pipeline.sources.values() if each.value is not None}
-        typed_ends = {topic: each for topic, each in self._ends.items() if topic in typed}
+        typed_ends = {tp: end for tp, end in self._ends.items() if tp[0] in typed}
         reports = [query.lastProgress for query in queries]
         return all(
             each is not None and has_reached(each.json, ends)

@@ -1,9 +1,9 @@
-"""The format and schema of a record's value: JSON, Avro, Protobuf or msgpack.
+"""The format and schema of a record's value: JSON and msgpack here, Avro and Protobuf beside.
 
     Json("user STRING NOT NULL, at TIMESTAMP, amount DOUBLE")
+    Msgpack("user STRING, amount DOUBLE")
     Avro(Path("order.avsc").read_text())
     Protobuf(orders_pb2.Order)
-    Msgpack("user STRING, amount DOUBLE")
 
 A value is undecodable if it does not fit its schema, or has a null where that says NOT NULL.
 """
@@ -93,51 +93,7 @@ class Msgpack(_DdlSchema):
 
     def read(self, value: Column) -> Column:
         """A column `struct<fields, cause>`."""
-        return _decoded_in_python(value, self.schema, _unpack_map)
-
-
-class Avro:
-    """Avro records without a header; the schema is JSON text or a dict."""
-
-    def __init__(self, schema: str | dict[str, Any]) -> None:
-        import json
-
-        self._avro = json.loads(schema) if isinstance(schema, str) else schema
-
-    @property
-    def schema(self) -> StructType:
-        """The fields of a value."""
-        from headrace.spark.pipelines.avro import struct_of
-
-        return struct_of(self._avro)
-
-    def read(self, value: Column) -> Column:
-        """A column `struct<fields, cause>`."""
-        from headrace.spark.pipelines.avro import AvroDecoder
-
-        return _decoded_in_python(value, self.schema, AvroDecoder(self._avro))
-
-
-class Protobuf:
-    """Protobuf messages of a generated class."""
-
-    def __init__(self, message: Any) -> None:
-        if not hasattr(message, "DESCRIPTOR") or not hasattr(message, "FromString"):
-            raise PipelineError(f"{message!r} is not a message class", "such as orders_pb2.Order")
-        self._message = message
-
-    @property
-    def schema(self) -> StructType:
-        """The fields of a value."""
-        from headrace.spark.pipelines.protobuf import struct_of
-
-        return struct_of(self._message.DESCRIPTOR)
-
-    def read(self, value: Column) -> Column:
-        """A column `struct<fields, cause>`."""
-        from headrace.spark.pipelines.protobuf import ProtobufDecoder
-
-        return _decoded_in_python(value, self.schema, ProtobufDecoder.of(self._message))
+        return decoded_in_python(value, self.schema, _unpack_map)
 
 
 def _unpack_map(data: bytes) -> dict[str, Any]:
@@ -149,7 +105,8 @@ def _unpack_map(data: bytes) -> dict[str, Any]:
     return found
 
 
-def _decoded_in_python(value: Column, schema: StructType, decode: Decode) -> Column:
+def decoded_in_python(value: Column, schema: StructType, decode: Decode) -> Column:
+    """A column `struct<fields, cause>` of a column of bytes, by a function for each value."""
     from pyspark.sql.pandas.functions import arrow_udf
     from pyspark.sql.types import StringType, StructField, StructType
 
