@@ -82,7 +82,7 @@ def test_a_payload_becomes_what_the_annotation_says(
         (Shipped, b"[]", "is not Shipped"),
         (Opened | Closed, b'{"type":"lost","id":7}', "Invalid value 'lost'"),
         (str, b"\xff", "not UTF-8"),
-        (Order, None, "Order | None to be told of tombstones"),
+        (Order, None, "Order | None to get tombstones"),
     ],
 )
 def test_what_cannot_be_decoded_says_why(kind: Any, payload: bytes | None, words: str) -> None:
