@@ -23,7 +23,7 @@ TABLE = {(Light.RED, "time"): Light.GREEN, (Light.GREEN, "<time>"): Light.GREEN}
 @pytest.mark.parametrize("name", PICTURES)
 def test_a_picture_is_current(name: str) -> None:
     drawn = (FOLDER / f"{name}.svg").read_text()
-    assert drawn == picture(name), "draw it anew: python docs/states/draw.py"
+    assert drawn == picture(name), "draw it again: python docs/states/draw.py"
 
 
 @pytest.mark.parametrize("name", PICTURES)

@@ -161,9 +161,9 @@ class Broker:
         # Groups close first: the drain would wait for members that wait for their group.
         self._opened.push_async_callback(node.groups.close)
         self._opened.push_async_callback(node.transactions.close)
-        (told,) = advertised_listeners(self.settings)[:1]
-        host = told.host if told != bound else self.host
-        port = told.port or self.port
+        (advertised,) = advertised_listeners(self.settings)[:1]
+        host = advertised.host if advertised != bound else self.host
+        port = advertised.port or self.port
         rack = self.settings.optional_str("broker.rack")
         assert isinstance(node.cluster, SingleNodeCluster)
         node.cluster.address = BrokerAddress(node.cluster.node_id, host, port, rack)

@@ -19,7 +19,7 @@ class Counter:
 
 
 class Family:
-    """Counters of one name, told apart by the value of a label."""
+    """Counters of one name, one for each value of a label."""
 
     __slots__ = ("_counters", "label")
 

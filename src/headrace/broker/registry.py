@@ -81,7 +81,7 @@ class Api(NamedTuple):
     version_min: int
     version_max: int
     function: ApiFunction
-    # The oldest version that clients are told of; below `version_min` requests are refused. Only
+    # The oldest version that ApiVersions lists; below `version_min` requests are refused. Only
     # Produce differs: clients silently drop compression when it is not listed from 0
     # (KAFKA-18659).
     advertised_min: int

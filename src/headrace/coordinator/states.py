@@ -30,9 +30,9 @@ class State(Enum):
 class Event(Enum):
     """What moves a group."""
 
-    REBALANCE = "a member came, left, failed or changed"
-    JOINED = "the joining is over and somebody is here"
-    EMPTIED = "the joining is over and nobody is here"
+    REBALANCE = "a member joined, left, failed or changed"
+    JOINED = "the join phase is over, with members"
+    EMPTIED = "the join phase is over, without members"
     ASSIGNED = "the leader's assignment is stored"
     REMOVED = "the group is deleted, or its last offset expired"
     UNLOADED = "this broker no longer coordinates the group"

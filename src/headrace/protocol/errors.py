@@ -222,7 +222,7 @@ class ErrorCode(IntEnum):
         "The principal that was forwarded cannot be read.",
     )
     SNAPSHOT_NOT_FOUND = 98, False, "The snapshot does not exist."
-    POSITION_OUT_OF_RANGE = 99, False, "The position lies outside the snapshot."
+    POSITION_OUT_OF_RANGE = 99, False, "The position is outside the snapshot."
     UNKNOWN_TOPIC_ID = 100, True, "No topic has that id here."
     DUPLICATE_BROKER_REGISTRATION = 101, False, "A broker with that id is registered already."
     BROKER_ID_NOT_REGISTERED = 102, False, "No broker with that id is registered."
@@ -240,7 +240,7 @@ class ErrorCode(IntEnum):
     )
     INELIGIBLE_REPLICA = 107, False, "The replica may not join the in-sync set."
     NEW_LEADER_ELECTED = 108, False, "The change led to the election of another leader."
-    OFFSET_MOVED_TO_TIERED_STORAGE = 109, False, "The offset now lies in tiered storage."
+    OFFSET_MOVED_TO_TIERED_STORAGE = 109, False, "The offset is now in tiered storage."
     FENCED_MEMBER_EPOCH = (
         110,
         False,

@@ -26,6 +26,6 @@ def duration_ms(duration: str | int) -> int:
         return duration
     if not is_duration(duration):
         raise ValueError(
-            f"{duration!r} is not a duration: numbers with ms, s, m, h, d or w, as in 1h30m"
+            f"{duration!r} is not a duration; write numbers with ms, s, m, h, d or w, as in 1h30m"
         )
     return sum(int(number) * UNITS_MS[unit] for number, unit in _PART.findall(duration))

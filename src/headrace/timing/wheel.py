@@ -1,6 +1,6 @@
 """A hierarchical timing wheel: many deadlines, cheap to set and cheap to cancel.
 
-The wheel is pure: it never reads a clock, it is told the time. Level 0 has buckets of one tick,
+The wheel is pure: it never reads a clock; the time is an argument. Level 0 has buckets of one tick,
 level n has buckets of `size**n` ticks, and a level exists only while a bucket lives in it. A
 deadline goes into the coarsest bucket that its distance allows; when that bucket comes to the
 head of the queue it is spread over finer ones, so each entry moves at most once per level.

@@ -21,7 +21,7 @@ class State(Enum):
     ONGOING = "Ongoing"  # partitions are being written to
     PREPARE_COMMIT = "PrepareCommit"  # decided; markers are being written
     PREPARE_ABORT = "PrepareAbort"
-    COMPLETE_COMMIT = "CompleteCommit"  # over; the next transaction may begin
+    COMPLETE_COMMIT = "CompleteCommit"  # complete; the next transaction may start
     COMPLETE_ABORT = "CompleteAbort"
     DEAD = "Dead"  # expired and forgotten
     # Kafka uses it in memory while it fences; here that is one step, so no id is ever in this
@@ -42,11 +42,11 @@ class Event(Enum):
     """What moves a transaction."""
 
     INIT = "a producer asks for its id and epoch"
-    ADD = "a partition joins"
+    ADD = "a partition is added"
     COMMIT = "the producer commits"
     ABORT = "the producer aborts, or is fenced, or its time is up"
     SETTLE = "every marker is durable"
-    EXPIRE = "nobody used the id for long"
+    EXPIRE = "the id was unused for long"
 
 
 TRANSITIONS: dict[tuple[State, Event], State] = {
