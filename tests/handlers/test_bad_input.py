@@ -76,7 +76,7 @@ def test_undecodable_unknown_and_nameless_messages_are_dead_letters(pair: Pair) 
     assert Opened(1) in seen
     why = [dict(letter.headers())["headrace-error"].decode() for letter in letters]
     assert "Invalid value 'vanished'" in why[1]
-    assert "to be told of tombstones" in why[2]
+    assert "to get tombstones" in why[2]
     assert "missing required field" in why[3]
     assert "has no header 'account-id'" in why[4]
     assert [letter.value() for letter in letters] == [values[n] for n in (1, 2, 3, 4, 5)]
@@ -99,7 +99,7 @@ def away(store: Store) -> Iterator[threading.Event]:
         store.begin = real  # type: ignore[method-assign]
 
 
-def test_a_store_that_is_away_is_waited_for(pair: Pair) -> None:
+def test_a_store_that_is_unavailable_is_waited_for(pair: Pair) -> None:
     topic = pair.topic("orders", 2)
     app = new_app(pair)
     alarms: list[Alarm] = []

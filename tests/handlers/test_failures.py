@@ -353,7 +353,7 @@ def test_a_crash_after_the_letter_is_in_its_topic_sends_it_again_with_the_same_i
     assert [letter.state for letter in again.letters] == ["dead"]
 
 
-def test_a_dlq_topic_that_is_away_does_not_stop_the_consumer(
+def test_a_dlq_topic_that_is_unavailable_does_not_stop_the_consumer(
     begin: Begin, shop: Shop, clock: VirtualClock, topics: Topics
 ) -> None:
     process = begin(spec_of())
@@ -397,7 +397,7 @@ def test_a_retry_that_dies_after_its_success_has_its_effect_once(
     assert again.parked == []
 
 
-def test_a_store_that_is_away_counts_as_no_attempt(
+def test_a_store_that_is_unavailable_counts_as_no_attempt(
     begin: Begin, shop: Shop, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     process = begin(spec_of(retry=PARKING))

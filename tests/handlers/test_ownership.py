@@ -90,15 +90,15 @@ def test_a_commit_whose_answer_was_lost_has_no_second_effect(
     assert store.offsets.peek("g")["t", 0].next_offset == 8
 
 
-def test_the_places_of_a_topic_made_anew_go_back(store: Store) -> None:
+def test_the_places_of_a_topic_recreated_go_back(store: Store) -> None:
     def work(number: int) -> None: ...
 
     stage = Stage(work, store, once="offsets")
     epoch = store.offsets.load("g", [("t", 0)])["t", 0].epoch
     assert stage.chunks.run(stage.take((Track("t", 0, epoch), [500]))) == ChunkResult(1)
     place = store.offsets.load("g", [("t", 0)])["t", 0]
-    anew = Track("t", 0, place.epoch, place.next_offset or 0)
-    assert stage.chunks.run(stage.take((anew, [0, 1]))) == ChunkResult(2)
+    again = Track("t", 0, place.epoch, place.next_offset or 0)
+    assert stage.chunks.run(stage.take((again, [0, 1]))) == ChunkResult(2)
     assert store.offsets.peek("g")["t", 0].next_offset == 2
 
 

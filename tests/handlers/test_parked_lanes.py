@@ -51,7 +51,7 @@ def test_all_is_forgotten_once_the_others_are_far_above() -> None:
     assert not repeats
 
 
-def test_a_new_assignment_begins_anew() -> None:
+def test_a_new_assignment_starts_over() -> None:
     repeats = Repeats()
     repeats.add("orders", 0, [5])
     assert not repeats.has(("orders", 0), 90_000)

@@ -170,7 +170,7 @@ def test_what_finds_no_room_is_spilled_with_an_alarm_and_comes_back(pair: Pair) 
     assert sorted(seen) == list(range(600))
 
 
-def test_a_store_that_is_away_holds_up_the_spill_but_not_for_ever(
+def test_a_store_that_is_unavailable_holds_up_the_spill_but_not_forever(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(assignment, "STORE_WAIT_SECONDS", 0.05)

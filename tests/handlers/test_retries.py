@@ -136,7 +136,7 @@ def test_a_message_that_cannot_be_put_away_does_not_hold_up_the_others(
     assert process.parked == []
 
 
-def test_a_store_that_is_away_for_a_while_is_waited_for(
+def test_a_store_that_is_unavailable_for_a_while_is_waited_for(
     process: Process, clock: VirtualClock, handler: Handler
 ) -> None:
     process.receive(message(1))

@@ -94,30 +94,27 @@ class ChunkRunner:
     def run(self, chunk: list[Item]) -> ChunkResult:
         """Run a chunk in this thread."""
         steps = self._steps(chunk)
-        answer: Any = None
-        while True:
-            try:
-                step = steps.send(answer)
-            except StopIteration as end:
-                return ChunkResult(*end.value)
-            answer = self._run_part(*step) if isinstance(step, _Part) else step()
+        step = next(steps)
+        while not isinstance(step, ChunkResult):
+            step = steps.send(self._run_part(*step) if isinstance(step, _Part) else step())
+        return step
 
     async def run_async(self, chunk: list[Item]) -> ChunkResult:
         """Run a chunk of an async handler on its event loop; what blocks runs in a thread."""
         steps = self._steps(chunk)
-        answer: Any = None
-        while True:
-            try:
-                step = steps.send(answer)
-            except StopIteration as end:
-                return ChunkResult(*end.value)
+        step = next(steps)
+        while not isinstance(step, ChunkResult):
             if isinstance(step, _Part):
-                answer = await self._await_part(*step)
+                step = steps.send(await self._await_part(*step))
             else:
-                answer = await asyncio.to_thread(step)
+                step = steps.send(await asyncio.to_thread(step))
+        return step
 
-    def _steps(self, chunk: list[Item]) -> Generator[_Step, Any, ChunkResult]:
-        """The loop over a chunk; its driver carries out each step and sends back the answer."""
+    def _steps(self, chunk: list[Item]) -> Generator[_Step | ChunkResult, Any, None]:
+        """The loop over a chunk: `run` carries out each step and sends back what it returned.
+
+        The last step is the chunk's result.
+        """
         deadline_ns = monotonic_ns() + CHUNK_MS_MAX * NS_PER_MS
         done = 0
         # What is left of a partition that was taken away is dropped when it is given back.
@@ -126,7 +123,7 @@ class ChunkRunner:
             if self._failures.parking:
                 done, give_back = yield partial(self._park_held, chunk, done)
                 if give_back is not None:
-                    return ChunkResult(done, give_back.retry_at_ms)
+                    yield ChunkResult(done, give_back.retry_at_ms)
                 if done == len(chunk):
                     break
                 part = chunk[: self._free_until(chunk, done + 1)]
@@ -136,11 +133,11 @@ class ChunkRunner:
             if error is not None:
                 give_back = yield partial(self.put_away_failed, chunk[done], error)
                 if give_back is not None:
-                    return ChunkResult(done, give_back.retry_at_ms)
+                    yield ChunkResult(done, give_back.retry_at_ms)
                 done += 1
             elif monotonic_ns() > deadline_ns:
                 break
-        return ChunkResult(done)
+        yield ChunkResult(done)
 
     def put_away_failed(self, item: Item, error: BaseException) -> _GiveBack | None:
         """Decide on a failed message: None once it is put away, else when it is tried again."""

@@ -1,11 +1,11 @@
-"""Confirmations by HTTP, for consumers that have no way to write to Kafka.
+"""Confirmations by HTTP, for consumers that cannot write to Kafka.
 
     POST /confirm/ID            the message is handled
     POST /confirm/ID?group=G    ... by this group
     POST /confirm               many at once, as JSON: [{"id": "...", "group": "..."}, ...]
 
-Answers {"confirmed": N}: how many messages have all their confirmations by that. Durable when it
-is answered.
+The answer {"confirmed": N} is the number of messages that these confirmations complete; it is sent
+once they are durable.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ Confirmations = list[tuple[str, str | None]]
 
 
 class BadRequest(Exception):
-    """What is asked cannot be understood, and why."""
+    """A request that cannot be understood, with the reason."""
 
 
 class ConfirmServer(HttpServer):
     """A small HTTP server beside the relay; a context manager.
 
-    Beyond loopback it wants a token, which callers send as `Authorization: Bearer TOKEN`.
+    On an address other than loopback it requires a token, sent as `Authorization: Bearer TOKEN`.
     """
 
     def __init__(self, store: Store, host: str, port: int, *, token: str | None = None) -> None:
         if token is None and host not in LOOPBACK:
             raise ValueError(
-                f"confirmations on {host} could be sent by anybody who reaches it: "
-                "give a token, or listen on 127.0.0.1"
+                f"anyone who reaches {host} could send confirmations: "
+                "set a token, or listen on 127.0.0.1"
             )
         handler = type("Handler", (_Handler,), {"store": store, "token": token})
         super().__init__(host, port, handler, "headrace-confirm-http")
@@ -66,20 +66,20 @@ class _Handler(BaseHTTPRequestHandler):
         """Note confirmations and answer how many messages they complete."""
         from headrace.store import StoreUnavailable
 
-        if not self._may():
-            self._answer(HTTPStatus.UNAUTHORIZED, {"error": "a bearer token is needed"})
+        if not self._is_authorized():
+            self._answer(HTTPStatus.UNAUTHORIZED, {"error": "a bearer token is required"})
             return
         try:
             confirmations = self._read()
             confirmed = self.store.outbox.confirm(confirmations)
-        except BadRequest as why:
-            self._answer(HTTPStatus.BAD_REQUEST, {"error": str(why)})
-        except StoreUnavailable as trouble:
-            self._answer(HTTPStatus.SERVICE_UNAVAILABLE, {"error": trouble.message})
+        except BadRequest as problem:
+            self._answer(HTTPStatus.BAD_REQUEST, {"error": str(problem)})
+        except StoreUnavailable as problem:
+            self._answer(HTTPStatus.SERVICE_UNAVAILABLE, {"error": problem.message})
         else:
             self._answer(HTTPStatus.OK, {"confirmed": confirmed})
 
-    def _may(self) -> bool:
+    def _is_authorized(self) -> bool:
         if self.token is None:
             return True
         given = self.headers.get("Authorization", "")
@@ -106,7 +106,7 @@ class _Handler(BaseHTTPRequestHandler):
             left = min(int(length), DRAINED_BYTES_MAX)
             while left > 0 and (piece := self.rfile.read(min(left, BODY_BYTES_MAX))):
                 left -= len(piece)
-            raise BadRequest(f"a body has at most {BODY_BYTES_MAX} bytes")
+            raise BadRequest(f"the body is {length} bytes long; the limit is {BODY_BYTES_MAX}")
         return self.rfile.read(int(length))
 
     def _answer(self, status: HTTPStatus, answer: dict[str, Any]) -> None:
@@ -118,7 +118,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Say it where the rest of the outbox says it."""
+        """Log to the logger of the outbox."""
         _log.debug(format, *args)
 
 
@@ -129,17 +129,17 @@ def parse_many(body: bytes) -> Confirmations:
     except ValueError:
         raise BadRequest("the body is not JSON") from None
     if not isinstance(items, list) or len(items) > CONFIRMATIONS_MAX:
-        raise BadRequest(f"the body is a list of at most {CONFIRMATIONS_MAX} confirmations")
+        raise BadRequest(f"the body must be a list of at most {CONFIRMATIONS_MAX} confirmations")
     found: Confirmations = []
     for item in items:
         group = item.get("group") if isinstance(item, dict) else None
         if not isinstance(item, dict) or not isinstance(group, str | None):
-            raise BadRequest('a confirmation is {"id": "...", "group": "..."}')
+            raise BadRequest('a confirmation must be {"id": "...", "group": "..."}')
         found.append((_id(item.get("id")), group))
     return found
 
 
 def _id(given: object) -> str:
     if not isinstance(given, str) or not given or not is_plain(given):
-        raise BadRequest("an id has 1 to 256 characters and no zero byte")
+        raise BadRequest("an id must have 1 to 256 characters and no zero byte")
     return given

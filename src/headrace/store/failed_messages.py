@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import (
-    BigInteger,
     Column,
     ColumnElement,
     Integer,
-    LargeBinary,
     String,
     Table,
     Text,
@@ -22,6 +20,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from headrace.client.message import Message
 from headrace.store.columns import pack_headers, plain_id, unpack_headers
 from headrace.store.fingerprints import Failure
+from headrace.store.schema import record_columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +49,7 @@ def message_columns() -> tuple[Column[Any], ...]:
     return (
         Column("handler", String, primary_key=True),
         Column("id", String, primary_key=True),
-        Column("topic", String, nullable=False),
-        Column("partition", Integer, nullable=False),
-        Column("offset", BigInteger, nullable=False),
-        Column("key", LargeBinary),
-        Column("value", LargeBinary),
-        Column("headers", Text),
-        Column("timestamp_ms", BigInteger, nullable=False),
+        *record_columns(),
         Column("attempts", Integer, nullable=False),
         Column("error", Text, nullable=False),
         Column("traceback", Text, nullable=False),

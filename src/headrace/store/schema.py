@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from sqlalchemy import (
     BigInteger,
     Column,
@@ -20,6 +22,20 @@ METADATA = MetaData()
 
 # SQLite numbers rows only in a column of exactly the type INTEGER.
 COUNTER = BigInteger().with_variant(Integer, "sqlite")
+
+
+def record_columns() -> tuple[Column[Any], ...]:
+    """The columns of a consumed record, for the tables that keep messages."""
+    return (
+        Column("topic", String, nullable=False),
+        Column("partition", Integer, nullable=False),
+        Column("offset", BigInteger, nullable=False),
+        Column("key", LargeBinary),
+        Column("value", LargeBinary),
+        Column("headers", Text),
+        Column("timestamp_ms", BigInteger, nullable=False),
+    )
+
 
 META = Table(
     "headrace_meta",
@@ -90,14 +106,8 @@ SPILL = Table(
     METADATA,
     Column("seq", COUNTER, primary_key=True),
     Column("handler", String, nullable=False),
-    Column("topic", String, nullable=False),
-    Column("partition", Integer, nullable=False),
-    Column("offset", BigInteger, nullable=False),
     Column("id", String, nullable=False),
-    Column("key", LargeBinary),
-    Column("value", LargeBinary),
-    Column("headers", Text),
-    Column("timestamp_ms", BigInteger, nullable=False),
+    *record_columns(),
     Column("at_ms", BigInteger, nullable=False),
     Column("owner", String),
     Column("lease_ms", BigInteger, nullable=False),
