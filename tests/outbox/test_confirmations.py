@@ -160,14 +160,14 @@ def test_an_id_in_an_address_may_hold_anything(store: Store) -> None:
     [
         ("/", b"", "POST to /confirm"),
         ("/confirm", b"", "not JSON"),
-        ("/confirm", {"id": "1"}, "is a list"),
+        ("/confirm", {"id": "1"}, "must be a list"),
         ("/confirm", ["1"], '{"id": "...", "group": "..."}'),
         ("/confirm", [{"id": 1}], "1 to 256 characters"),
         ("/confirm", [{"id": "1", "group": 2}], '{"id": "...", "group": "..."}'),
         ("/confirm", [{"id": "1"}] * 10_001, "at most 10000"),
         ("/confirm/", b"", "1 to 256 characters"),
         ("/confirm/%00", b"", "1 to 256 characters"),
-        ("/confirm", b" " * (BODY_BYTES_MAX + 1), "at most 1048576 bytes"),
+        ("/confirm", b" " * (BODY_BYTES_MAX + 1), "the limit is 1048576"),
     ],
 )
 def test_http_says_what_is_wrong(store: Store, path: str, body: Any, says: str) -> None:
@@ -178,7 +178,7 @@ def test_http_says_what_is_wrong(store: Store, path: str, body: Any, says: str) 
 
 
 def test_http_beyond_this_machine_wants_a_token(store: Store) -> None:
-    with pytest.raises(ValueError, match="give a token"):
+    with pytest.raises(ValueError, match="set a token"):
         ConfirmServer(store, "0.0.0.0", 0)
     id = send(store)
     with ConfirmServer(store, "127.0.0.1", 0, token="secret") as server:
