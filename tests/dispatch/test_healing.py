@@ -1,4 +1,4 @@
-"""The token store is slow, away or empty: work goes on, and every token comes back."""
+"""The token store is slow, down or empty: jobs still run, and every token comes back."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_work_goes_on_when_the_store_was_away(
             assert release.wait(WAIT_SECONDS)
         return job
 
-    # Who does not poll for this long loses its partitions.
+    # A node that does not poll for this long loses its partitions.
     settings = {"session.timeout.ms": 6000, "max.poll.interval.ms": 6000}
     node = redis_harness.node(work, settings=settings)
     handles = node.submit_all_sync(range(50))

@@ -15,16 +15,16 @@ SUBMITTED_MS = 500
 
 
 class OwnerService:
-    """Holds one record, and notes what it is told of it."""
+    """Has one record, and keeps the answers about it."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[Check, bool]] = []
+        self.answers: list[tuple[Check, bool]] = []
 
     def times_ms(self, _partition: int, _offset: int) -> tuple[int, int]:
         return 1_000, SUBMITTED_MS
 
     def checked(self, check: Check, is_settled: bool) -> None:
-        self.told.append((check, is_settled))
+        self.answers.append((check, is_settled))
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ class OwnerService:
         (Outcome("refresh", "done", 0, 0, submitted_ms=SUBMITTED_MS), True),
         (Outcome("refresh", "refused", 3, 10, submitted_ms=SUBMITTED_MS), True),
         (Outcome("refresh", "refused", 3, 9, submitted_ms=SUBMITTED_MS), False),
-        # An earlier job of this id; nobody knows of which one a record without the time tells.
+        # An earlier job of this id; an outcome without a time may be of either.
         (Outcome("refresh", "done", 0, 0, submitted_ms=SUBMITTED_MS - 1), False),
         (Outcome("refresh", "done", 0, 0), True),
         (Outcome("another", "done", 3, 10, submitted_ms=SUBMITTED_MS), False),
@@ -47,4 +47,4 @@ def test_a_record_is_settled_by_an_outcome_of_its_own_job(
     lookup = made({}, "jobs", "jobs.done", "group", unused, unused, owner)
     monkeypatch.setattr(lookup, "_scan", lambda *_args: [outcome])
     lookup._settle([CHECK])
-    assert owner.told == [(CHECK, is_settled)]
+    assert owner.answers == [(CHECK, is_settled)]

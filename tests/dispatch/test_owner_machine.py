@@ -79,7 +79,7 @@ def test_the_copy_of_a_record_is_dropped_while_its_job_runs_and_after(owner: Own
     fence = idle_at(owner, 10)
     owner.record(P, 10, fence, "a")
     assert owner.record(P, 11, fence, "a") == []
-    # Another job with the same token is none.
+    # Another job with the same token is not a copy.
     assert owner.record(P, 12, fence, "b") == [Refuse(P, 12, "b")]
     assert owner.finished(P, 10) == [ChangeToken(Put(P, Fence(1, 13)))]
     assert owner.record(P, 13, fence, "a") == []
@@ -110,7 +110,7 @@ def test_a_record_without_a_value_gives_the_token_back_with_a_new_fence(
     old = idle_at(owner, 10)
     effects = owner.record(P, 10, None, None)
     assert effects == [ChangeToken(Put(P, Fence(1, 11))), Commit(P, 11)]
-    # Whoever holds the token that was given out before has nothing.
+    # The token that was given out before is worthless.
     assert owner.record(P, 11, old, "late") == [Refuse(P, 11, "late")]
 
 
@@ -172,7 +172,7 @@ def test_the_next_owner_waits_for_the_lease_then_runs_what_is_not_settled(
     assert owner.record(P, 11, Fence(1, 11), "b") == []
     assert seen(owner, TokenView(Fence(1, 10), "out", "other", 500)) == []
     assert owner.tick(50) == [Query(P)]
-    # Another node's lease is over: first a lease of our own, so that nobody else comes between.
+    # Another node's lease is over: take a lease first, so that no other node comes between.
     mine = Fence(2, 10)
     assert seen(owner, TokenView(Fence(1, 10), "out", "other", 0)) == [
         ChangeToken(Renew(P, mine)),

@@ -184,7 +184,7 @@ def test_a_job_of_a_lost_partition_ends_only_when_its_outcome_is_there(around: A
     around.owner.revoked([0])
     assert not any(isinstance(change, Revoke) for change in around.changes)
     end(around)
-    # Whoever owns the partition now looks for the outcome as soon as nothing runs here.
+    # The new owner looks up the outcome as soon as nothing runs here.
     assert not any(isinstance(change, Revoke) for change in around.changes)
     around.acknowledge()
     assert around.changes[-1] == Revoke(0, Fence(5, 10))

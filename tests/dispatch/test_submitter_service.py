@@ -86,8 +86,8 @@ class Around:
         options["on_delivery"](metadata, None)
 
     def outcome(self, id: str, state: OutcomeState, token: Token = TOKEN, offset: int = 7) -> None:
-        told = Outcome(id, state, token.partition, offset, token.fence.text())
-        self.submitter.outcomes([told], {0: 1})
+        found = Outcome(id, state, token.partition, offset, token.fence.text())
+        self.submitter.outcomes([found], {0: 1})
 
 
 @pytest.fixture
@@ -188,8 +188,8 @@ def test_the_token_of_a_partition_that_is_not_there_goes_away(around: Around) ->
 def test_the_outcome_of_an_earlier_job_of_the_same_id_is_old_news(around: Around) -> None:
     around.put("a")
     for submitted_ms, finished in ((7, []), (1, ["a"])):
-        told = Outcome("a", "done", 3, 7, TOKEN.fence.text(), submitted_ms=submitted_ms)
-        around.submitter.outcomes([told], {0: 1})
+        found = Outcome("a", "done", 3, 7, TOKEN.fence.text(), submitted_ms=submitted_ms)
+        around.submitter.outcomes([found], {0: 1})
         assert around.finished == finished
 
 

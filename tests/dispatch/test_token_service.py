@@ -1,4 +1,4 @@
-"""The token_service carries everything to a store that is sometimes away, and holds nobody up."""
+"""The token service sends everything to a store that is sometimes down, and blocks no caller."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def test_what_comes_up_soon_after_a_call_shares_the_next(
     wait_until(lambda: len(rig.store.calls) == 2)
     for number in range(2, 9):
         rig.token_service.add([put(number, 1)])
-    # Who stops does not wait for it.
+    # A stop does not wait for it.
     rig.token_service.stop(60)
     assert (len(rig.store.calls), len(rig.carried())) == (3, 9)
 

@@ -88,12 +88,12 @@ def test_a_worker_gets_its_job_as_annotated() -> None:
     def typed(job: Job) -> Job:
         return Job(job.n + 1)
 
-    def told(delivery: Delivery, job: Job) -> str:
+    def with_delivery(delivery: Delivery, job: Job) -> str:
         return f"{delivery.id} {job.n}"
 
     assert make_worker(plain).call(b"{}", DELIVERY) == b"{}"
     assert make_worker(typed).call(b'{"n":1}', DELIVERY) == Job(2)
-    assert make_worker(told).delivery == "delivery"
+    assert make_worker(with_delivery).delivery == "delivery"
 
 
 def test_a_worker_may_be_told_how_its_job_came() -> None:

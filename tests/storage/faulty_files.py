@@ -1,4 +1,4 @@
-"""File systems that misbehave: one that fails when told to, one that loses power.
+"""File systems that misbehave: one that fails on demand, one that loses power.
 
 `FaultyFileSystem` wraps another and makes the n-th call of an operation fail or wait.
 

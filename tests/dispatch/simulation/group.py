@@ -1,4 +1,4 @@
-"""A consumer group: who owns which partition, in which generation, and how far it has come."""
+"""A consumer group: the owner of each partition, its generation and its committed offset."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Member(Protocol):
 
 
 class Group:
-    """The coordinator, with rounds that wait for everybody who lives."""
+    """The coordinator, whose rounds wait for all nodes that are alive."""
 
     def __init__(self, world: World, *, is_eager: bool) -> None:
         self.world = world

@@ -2,7 +2,7 @@
 
 In every one: never two valid fences at once on a partition, no fence is used twice, nothing is
 committed before its outcome is written, every job finishes, every token is back within the bound,
-and nobody waits while another node is served twice. Without frozen processes and long outages of
+and no node waits while another one is served twice. Without frozen processes and long outages of
 the store, no two jobs of a partition ever run at the same time, valid or not.
 """
 

@@ -138,7 +138,7 @@ class World:
         self.flights.add(flight)
 
     def forget_fences(self) -> None:
-        """The group was deleted while nobody lived: its generations begin again."""
+        """The group was deleted while no node was alive: its generations start again."""
         self.fences.clear()
 
     # The store

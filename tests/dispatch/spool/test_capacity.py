@@ -45,15 +45,15 @@ def test_what_was_recovered_may_exceed_the_bound() -> None:
     assert entered == [None]
 
 
-def test_who_waits_at_the_end_is_told() -> None:
+def test_who_waits_at_the_end_is_results() -> None:
     capacity = SpoolCapacity(1, 100, "wait")
     capacity.occupy(1, 1)
-    told: list[Exception | None] = []
-    capacity.reserve(1, 1, told.append)
+    results: list[Exception | None] = []
+    capacity.reserve(1, 1, results.append)
     capacity.close()
-    assert isinstance(told[0], DispatchError)
+    assert isinstance(results[0], DispatchError)
     with pytest.raises(DispatchError, match="has stopped"):
-        capacity.reserve(1, 1, told.append)
+        capacity.reserve(1, 1, results.append)
 
 
 def test_what_to_do_when_full_must_be_known() -> None:

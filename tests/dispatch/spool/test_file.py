@@ -212,7 +212,7 @@ def test_a_rewrite_that_fails_costs_nothing(
     with monkeypatch.context() as patch:
         patch.setattr(os, broken, fail)
         for number in range(100):
-            # None of them is told that it was not kept.
+            # No submitter learns that its job was not stored.
             spool.write([JobPut(str(number), b"x" * 100, number)])
             spool.write([JobDone(str(number))])
     # Not with every write, either.

@@ -82,7 +82,7 @@ def test_a_silent_node_is_adopted_from_after_a_while_and_once(
     assert left.beat(time_.ms).adopted is None
     assert right.beat(time_.ms).adopted is None
     time_.ms += ADOPT_AFTER_MS
-    # Who looks lives.
+    # A node that beats is alive.
     taken = [spool.beat(time_.ms).adopted for spool in (left, right)]
     assert taken[1] is None
     assert taken[0] is not None

@@ -12,7 +12,7 @@ from headrace.dispatch.spool.writer import SpoolWriter
 
 
 class FakeSpool:
-    """A spool that breaks as it is told."""
+    """A spool that fails on demand."""
 
     node = "me"
 
@@ -34,20 +34,20 @@ class FakeSpool:
     def close(self) -> None: ...
 
 
-def test_an_error_that_nobody_knows_is_told_to_its_submitter_and_ends_nothing() -> None:
+def test_an_error_that_nobody_knows_is_results_to_its_submitter_and_ends_nothing() -> None:
     spool = FakeSpool()
     writer = SpoolWriter(spool, on_beat=lambda _beat: None, now_ms=lambda: 0)
     writer.start()
-    told: list[Exception | None] = []
+    results: list[Exception | None] = []
     spool.error = TypeError("a driver's own")
     writer.note([JobDone("old")])
-    writer.put([JobPut("a", b"x", 1)], told.append)
-    wait_until(lambda: told)
-    assert isinstance(told[0], SpoolBroken)
+    writer.put([JobPut("a", b"x", 1)], results.append)
+    wait_until(lambda: results)
+    assert isinstance(results[0], SpoolBroken)
     spool.error = None
-    writer.put([JobPut("b", b"x", 2)], told.append)
-    wait_until(lambda: len(told) == 2)
-    assert told[1] is None
-    # What nobody waits for was kept for later.
+    writer.put([JobPut("b", b"x", 2)], results.append)
+    wait_until(lambda: len(results) == 2)
+    assert results[1] is None
+    # Changes that no caller waits for were kept for later.
     assert spool.written == [JobDone("old"), JobPut("b", b"x", 2)]
     writer.stop()

@@ -22,7 +22,7 @@ Make = Callable[[Policy], TokenStore]
 
 
 class Clock:
-    """Milliseconds that pass when they are told to."""
+    """A clock that the test moves, in milliseconds."""
 
     def __init__(self) -> None:
         self.now_ms = 1_000_000

@@ -54,7 +54,7 @@ def test_what_no_node_has_written_stops_nobody(server: RedisServer) -> None:
     assert [token.partition for token in answer.granted] == [0, 2]
     assert answer.views == {1: None}
     assert store.status().waiting == {"b": 1}
-    # Its owner puts it anew.
+    # Its owner puts it back.
     store.exchange("a", [Put(1, Fence(1, 6))])
     assert store.wait("b", 5) == [Token(1, Fence(1, 6))]
     client.close()

@@ -1,4 +1,4 @@
-"""Fair sharing: nobody waits longer than the stated number of turns, and no token idles."""
+"""Fair turns: no node waits longer than the stated number of turns, and no token idles."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Turns(RuleBasedStateMachine):
         for _ in range(times):
             waiting = set(self.scheduler.waiters)
             served = self.scheduler.next("fair")
-            # Work-conserving: while anybody waits, somebody is served.
+            # Work-conserving: while a node waits, a node is served.
             assert (served is not None) == bool(waiting)
             if served is None:
                 return

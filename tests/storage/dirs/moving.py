@@ -24,7 +24,7 @@ def manager_on(
     names: str = "ab",
     load: bool = True,
 ) -> LogManager:
-    """A manager of the log dirs `a` and `b`, which are loaded unless told not to."""
+    """A manager of the log dirs `a` and `b`, loaded by default."""
     dirs = [f"{root}/{name}" for name in names]
     manager = LogManager(fs, dirs, config, lambda: NOW_MS, rng=random.Random(next(_seeds)))
     manager.open()

@@ -69,7 +69,7 @@ def test_note_tells_which_folder_is_the_log(
     manager = loaded(root)
     assert served(manager) == winner
     manager.close()
-    # The other one is gone, and so is the note: nothing is left to be told.
+    # The other folder is gone, and so is the note.
     assert served(loaded(root)) == winner
     assert not list(root.glob(f"*/t-0/{names.ARRIVED}"))
     assert len(list(root.glob("*/t-0"))) == 1

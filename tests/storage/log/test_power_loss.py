@@ -239,7 +239,7 @@ def test_new_log_whose_first_files_a_power_loss_took_begins_again(seed: int) -> 
         assert not history.acknowledged
         return
     check(after, history)
-    # Nobody was told of what is missing, so a producer sends it again: it must not be a duplicate.
+    # What is missing was not acknowledged, so a producer sends it again: it is not a duplicate.
     data = batch([b"again"], producer_id=7, epoch=0, sequence=after.end_offset)
     assert not after.append(data, leader_epoch=0, now_ms=NOW_MS).duplicate
 

@@ -122,7 +122,7 @@ def test_segments_may_be_removed_while_they_are_synced(tmp_path: Path) -> None:
     log.complete_checkpoint(saving)
     assert log.offline is None
     assert log.synced_offset == log.recovery_point == 1
-    # Nothing is left that speaks of offsets which other batches will get.
+    # Nothing is left about offsets that other batches will get.
     assert not (tmp_path / "00000000000000000006.snapshot").exists()
 
 

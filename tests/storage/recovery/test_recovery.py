@@ -503,7 +503,7 @@ def test_flipped_bit_after_a_power_loss_is_cut_with_a_copy_of_what_goes(
     assert "more than a torn end" in caplog.text
     assert str(tmp_path / copy) in caplog.text
     assert append(recovered, b"next") == first
-    # The copies are nobody's: neither the next recovery nor another cut touches them.
+    # The copies stay: neither the next recovery nor another cut touches them.
     flip(after_crash(tmp_path, same_boot=False), -1, 0, FLIPS["crc"])
     assert {path.name for path in tmp_path.glob("*.corrupt")} >= {copy, *kept}
 
@@ -701,6 +701,6 @@ def test_log_whose_beginning_a_crash_took_begins_again(tmp_path: Path, known_by:
         return
     assert (recovered.start_offset, recovered.end_offset) == (0, 0)
     assert list(tmp_path.glob("*.log.corrupt"))
-    # A retry of the first batch is none to a log that does not have it.
+    # A log without the first batch does not recognise a retry of it.
     data = batch([b"v" * 40], producer_id=7, epoch=0, sequence=0)
     assert not recovered.append(data, leader_epoch=0, now_ms=NOW_MS).duplicate
