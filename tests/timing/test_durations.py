@@ -18,5 +18,5 @@ def test_numbers_with_units_add_up(text: str | int, ms: int) -> None:
 @pytest.mark.parametrize("text", ["", "15", "1.5h", "-1s", "1 h", "soon", "1y"])
 def test_other_text_is_refused_with_an_example(text: str) -> None:
     assert not is_duration(text)
-    with pytest.raises(ValueError, match="is not a duration; write .* as in 1h30m"):
+    with pytest.raises(ValueError, match=r"is not a duration; write .* as in 1h30m"):
         duration_ms(text)
