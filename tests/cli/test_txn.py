@@ -11,6 +11,7 @@ from tests.cli.offsets import fill
 from tests.cli.open_transactions import TIMEOUT_SECONDS, begin, hanging_batch
 from tests.cli.tool import Headrace
 
+from headrace.storage import Origin
 from headrace.testing import BrokerThread
 
 PRODUCER = 4711
@@ -109,7 +110,9 @@ def test_a_hanging_transaction_is_found_and_ended_where_it_hangs(
     partition = broker.broker.node.partitions.get("orders", 0)
     assert partition is not None
     # Straight into the log, since a producer's would be refused (KIP-890).
-    broker.run(partition.append_durable(hanging_batch(PRODUCER, epoch=3)))
+    batch, node = memoryview(hanging_batch(PRODUCER, epoch=3)), broker.broker.node
+    broker.call(lambda: partition.append(batch, node.clock.now_ms(), Origin.COORDINATOR))
+    broker.run(partition.durable_end())
     headrace("produce", "orders", "-p", "0", stdin="after\n")
     read = ("consume", "orders", "-e", "-X", "isolation.level=read_committed", "--partition", "0")
     assert headrace(*read).stdout == "0\n"

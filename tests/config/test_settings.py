@@ -32,7 +32,7 @@ def test_defaults_are_there_without_any_input() -> None:
     assert settings.float("log.cleaner.min.cleanable.ratio") == 0.5
     assert settings.str("compression.type") == "producer"
     assert settings.list("log.cleanup.policy") == ["delete"]
-    assert settings.optional_int("log.retention.ms") is None
+    assert settings.value("log.retention.ms") is None
     assert settings.optional_str("broker.rack") is None
     assert settings.is_default("num.partitions")
     assert settings.given() == {}

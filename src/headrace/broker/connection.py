@@ -161,9 +161,6 @@ class Connection(asyncio.BufferedProtocol):
             self._tail = bytearray()
         self._parse(self._scratch, kept + size)
 
-    def eof_received(self) -> bool:
-        return False
-
     def pause_writing(self) -> None:
         if self._send_queue is not None:
             self._send_queue.pause()

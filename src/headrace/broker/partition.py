@@ -22,12 +22,12 @@ from headrace.storage.files import is_passing
 if TYPE_CHECKING:
     from headrace.broker.node import Node
 
-# How long an internal writer waits for the disk before it gives up on a sync.
+# How long a request for the end of a log waits for a sync.
 DURABLE_TIMEOUT_MS = 30_000
 
 
 class DurableWaiting(Waiting):
-    """An internal writer that waits until its batch is durable."""
+    """A task that waits until the log is durable up to an offset."""
 
     __slots__ = ("_end_offset", "_partition", "future")
 
@@ -138,26 +138,14 @@ class Partition:
             self._written()
         return info
 
-    async def append_durable(self, batch: bytearray) -> AppendInfo:
-        """Write an internal batch and return when it is synced.
-
-        On cancel the batch stays written; it may or may not survive a crash.
-        """
-        info = self.append(memoryview(batch), self._node.clock.now_ms(), Origin.COORDINATOR)
-        await self._durable_to(info.last_offset + 1)
-        return info
-
     async def durable_end(self) -> None:
         """Wait until all that is written by now is durable, so that the client sees it.
 
-        A producer with acks=1 has its answer before the sync; when it then asks for the end, its
+        A producer with acks=1 has its response before the sync; when it then asks for the end, its
         own record must be there. Raises KafkaError if the disk fails or takes too long.
         """
-        await self._durable_to(self.log.end_offset)
-
-    async def _durable_to(self, end_offset: int) -> None:
-        if self.log.high_watermark < end_offset:
-            waiting = DurableWaiting(self, end_offset)
+        if self.log.high_watermark < self.log.end_offset:
+            waiting = DurableWaiting(self, self.log.end_offset)
             self._node.produces.park(waiting, (self,), DURABLE_TIMEOUT_MS)
             self.sync()
             await waiting.future

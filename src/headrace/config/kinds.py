@@ -24,7 +24,6 @@ class Kind(IntEnum):
 
 _INTEGER_BITS = {Kind.SHORT: 16, Kind.INT: 32, Kind.LONG: 64}
 
-SHORT_MAX = 2**15 - 1
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
 DOUBLE_MAX = 1.7976931348623157e308

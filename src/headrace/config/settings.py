@@ -187,10 +187,6 @@ class Settings:
         """The value of a whole-number setting that is set."""
         return cast(_Int, self._values[name])
 
-    def optional_int(self, name: _Str) -> _Int | None:
-        """The value of a whole-number setting that may be unset."""
-        return cast("_Int | None", self._values[name])
-
     def float(self, name: _Str) -> _Float:
         """The value of a fractional setting."""
         return cast(_Float, self._values[name])

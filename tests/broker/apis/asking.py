@@ -23,7 +23,7 @@ from headrace.protocol.batch import build_batch
 from headrace.protocol.codec import decode, encode
 from headrace.protocol.records import Record
 from headrace.protocol.schema import Message
-from headrace.storage import FileSystem
+from headrace.storage import FileSystem, Origin
 
 ResponseT = TypeVar("ResponseT", bound=Message)
 
@@ -65,7 +65,9 @@ class Asker:
         records = [Record(n, 0, b"k", value, ()) for n, value in enumerate(values)]
         served = self.node.partitions.get(topic, partition)
         assert served is not None
-        await served.append_durable(build_batch(records))
+        batch = memoryview(build_batch(records))
+        served.append(batch, self.node.clock.now_ms(), Origin.COORDINATOR)
+        await served.durable_end()
 
 
 def with_broker(
