@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from confluent_kafka import Consumer
 from sqlalchemy import Column, Integer, MetaData, String, Table, insert, select
+from tests.client.kafkas import LIVELY
 from tests.handlers.running import committed, read_all, send
 from tests.stores import Pair
 from tests.waiting import wait_until
@@ -212,7 +213,7 @@ def test_processes_of_one_group_share_the_partitions(pair: Pair) -> None:
     apps: list[App] = []
     seen: list[dict[int, int]] = []
     for _ in range(2):
-        app = App(pair.bootstrap)
+        app = App(pair.bootstrap, settings=LIVELY)
         mine: dict[int, int] = {}
 
         def count(message: Message, mine: dict[int, int] = mine) -> None:

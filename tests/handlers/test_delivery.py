@@ -6,6 +6,7 @@ import threading
 
 import pytest
 from sqlalchemy import Column, Integer, MetaData, Table, insert, select
+from tests.client.kafkas import LIVELY
 from tests.handlers.running import committed, read_all, send
 from tests.redis_server import RedisServer
 from tests.stores import Pair
@@ -23,7 +24,7 @@ effects = Table("effects", _metadata, Column("number", Integer))
 
 
 def new_app(pair: Pair) -> App:
-    app = App(pair.bootstrap, store=pair.store_url)
+    app = App(pair.bootstrap, store=pair.store_url, settings=LIVELY)
     assert app.context.store is not None
     with app.context.store.begin() as tx:
         _metadata.create_all(tx.connection)
@@ -304,7 +305,7 @@ def test_effects_are_once_through_rebalances(pair: Pair, once: str) -> None:
     apps[2].start()
     wait_until(lambda: apps[2].runners[0].ready.is_set())
     apps[0].stop()
-    wait_until(lambda: done() == total, "all committed", 60)
+    wait_until(lambda: done() == total, "all committed")
     if once == "transaction":
         records = read_all(pair.bootstrap, out_topic, total)
         found = sorted(int(record.value()) for record in records)
