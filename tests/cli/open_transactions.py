@@ -6,7 +6,7 @@ import time
 
 from confluent_kafka import Producer
 
-from headrace.cli.common.pairs import split_address
+from headrace.cli.common.parsing import split_address
 from headrace.client.wire.cluster import ClusterClient, CoordinatorOf
 from headrace.client.wire.errors import refused
 from headrace.client.wire.security import Security

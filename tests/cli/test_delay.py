@@ -82,7 +82,7 @@ def test_what_is_wrong_is_said(headrace: Headrace) -> None:
     assert headrace("delay", "list").stdout.splitlines() == ["id  target  due  left  key  bytes"]
     for verb in (("show", "a"), ("cancel", "a"), ("reschedule", "a", "--after", "5m")):
         words = headrace("delay", *verb, fails=True).stderr
-        assert "no delayed message has the id 'a'" in words
+        assert "there is no delayed message with id 'a'" in words
         assert "hint: headrace delay list" in words
     for options in ((), ("--after", "5m", "--at", "@5"), ("--after", "soon"), ("--at", "soon")):
         assert "--a" in headrace("delay", "reschedule", "a", *options, fails=True).stderr

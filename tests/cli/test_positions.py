@@ -62,6 +62,6 @@ def test_an_end_time_in_the_future_ends_at_the_end_of_today() -> None:
 
 @pytest.mark.parametrize("text", ["middle", "s@", "e@x", "--1", "1.5", ""])
 def test_what_is_no_position_is_refused_with_the_forms(text: str) -> None:
-    with pytest.raises(CliError, match="not understood") as caught:
+    with pytest.raises(CliError, match="is not a position") as caught:
         parse_positions([text])
     assert "s@MS" in caught.value.hint

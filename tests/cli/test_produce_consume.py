@@ -132,11 +132,11 @@ def test_what_is_not_there_is_named(headrace: Headrace) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("-J", "-K", ":"), "three ways to print"),
-        (("--group", "g", "-p", "0"), "shares out the partitions"),
+        (("-J", "-K", ":"), "exclude each other"),
+        (("--group", "g", "-p", "0"), "cannot be used with --group"),
         (("--group", "g", "--offset", "5"), "committed offsets"),
         (("-f", "%q"), "unknown token %q"),
-        (("--offset", "soon"), "not understood"),
+        (("--offset", "soon"), "is not a position"),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(

@@ -76,7 +76,7 @@ def test_a_json_payload_may_be_base64_or_a_structure() -> None:
 
 @pytest.mark.parametrize("line", [b"nonsense", b"[1]", b'{"headers": ["odd"]}', b'{"ts": "x"}'])
 def test_a_bad_json_line_is_named_by_its_number(line: bytes) -> None:
-    with pytest.raises(CliError, match="line 2 is no record in JSON"):
+    with pytest.raises(CliError, match="line 2 is not a JSON record"):
         records([b'{"payload": "fine"}', line], as_json=True)
 
 

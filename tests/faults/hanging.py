@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 
-from headrace.cli.common.cluster import open_cluster
+from headrace.cli.common.connection import open_cluster
 from headrace.client.admin.aborts import find_hanging, find_producer, write_marker
 
 # Longer than any transaction of the services may be open.

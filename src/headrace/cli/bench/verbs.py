@@ -1,9 +1,10 @@
-"""`headrace bench`: the benchmarks of a checkout."""
+"""`headrace bench`: run the benchmarks of a checkout."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import typer
@@ -11,46 +12,26 @@ import typer
 from headrace.cli.common.errors import CliError
 
 CHECKOUT = Path(__file__).parents[4]
-# The bench has its own options, and its own help.
+# Each bench has its own options and its own help.
 PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+
+BENCHES = {
+    "broker": "Headrace and Apache Kafka under the same load; `--help` shows its options.",
+    "groups": "The same for rebalances, offset commits, transactions and a coordinator's start.",
+    "handlers": "Handlers, a hand-written loop, FastStream, aiokafka and pyrallel-consumer.",
+    "dispatch": "The dispatcher, a plain consumer group, Celery and RQ.",
+    "spark": "The Spark source and Spark's official Kafka connector.",
+    "services": "Delayed messages on Headrace and on Apache Kafka, and Celery on Redis.",
+}
 
 app = typer.Typer(help="Compare with brokers and clients on this machine.", no_args_is_help=True)
 
 
-@app.command(context_settings=PASSED_ON)
-def broker(context: typer.Context) -> None:
-    """Headrace beside Apache Kafka under the same load; `--help` shows the bench's own options."""
-    run("broker", context.args)
+def _bench(name: str) -> Callable[[typer.Context], None]:
+    def verb(context: typer.Context) -> None:
+        run(name, context.args)
 
-
-@app.command(context_settings=PASSED_ON)
-def groups(context: typer.Context) -> None:
-    """The same for rebalances, offset commits, transactions and a coordinator's start."""
-    run("groups", context.args)
-
-
-@app.command(context_settings=PASSED_ON)
-def handlers(context: typer.Context) -> None:
-    """Handlers beside a loop by hand, FastStream, aiokafka and pyrallel-consumer."""
-    run("handlers", context.args)
-
-
-@app.command(context_settings=PASSED_ON)
-def dispatch(context: typer.Context) -> None:
-    """The dispatcher beside a plain consumer group, Celery and RQ."""
-    run("dispatch", context.args)
-
-
-@app.command(context_settings=PASSED_ON)
-def spark(context: typer.Context) -> None:
-    """The Spark source beside Spark's official Kafka connector."""
-    run("spark", context.args)
-
-
-@app.command(context_settings=PASSED_ON)
-def services(context: typer.Context) -> None:
-    """Delayed messages on Headrace and on Apache Kafka, beside Celery on Redis."""
-    run("services", context.args)
+    return verb
 
 
 def run(name: str, arguments: list[str]) -> None:
@@ -62,3 +43,7 @@ def run(name: str, arguments: list[str]) -> None:
         )
     command = [sys.executable, "-m", "benchmarks", name, *arguments]
     raise typer.Exit(subprocess.run(command, cwd=CHECKOUT, check=False).returncode)
+
+
+for _name, _help in BENCHES.items():
+    app.command(_name, help=_help, context_settings=PASSED_ON)(_bench(_name))

@@ -32,12 +32,12 @@ class ServeOptions:
 
 def read_settings(options: ServeOptions) -> Settings:
     """Settings from the environment, the --config file, --set and the other options; last wins."""
-    from headrace.cli.common.pairs import parse_pairs
+    from headrace.cli.common.parsing import parse_pairs
 
     try:
         given = environment.broker_settings()
         if options.config is not None:
-            from headrace.cli.common.properties import read_properties
+            from headrace.cli.common.parsing import read_properties
 
             given |= read_properties(options.config)
         given |= parse_pairs(options.set, "--set")
@@ -64,7 +64,7 @@ def setting_error(error: ConfigError) -> CliError:
 
 
 def _checked_address(text: str) -> str:
-    from headrace.cli.common.pairs import split_address
+    from headrace.cli.common.parsing import split_address
 
     host, port = split_address(text, "--listen")
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
@@ -164,5 +164,7 @@ def start_error(error: OSError | ConfigError) -> CliError:
     if error.filename:
         reason = f"{error.filename}: {reason}"
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return CliError(reason, "choose a data folder and a port that you may use")
-    return CliError(reason)
+        return CliError(
+            reason, "use a data folder (--data-dir) and a port (--listen) that you may use"
+        )
+    return CliError(reason, "change the data folder with --data-dir, the port with --listen")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headrace.cli.common.errors import CliError
-from headrace.cli.common.pairs import parse_pairs, split_address
+from headrace.cli.common.parsing import parse_pairs, split_address
 from headrace.config import environment
 
 if TYPE_CHECKING:
@@ -22,6 +22,18 @@ if TYPE_CHECKING:
 DEFAULT_PORT = 9092
 CONNECT_TIMEOUT_SECONDS = 3.0
 REQUEST_TIMEOUT_SECONDS = 30.0
+
+# By the names of the error codes, for requests over our own wire.
+HINTS = {
+    "UNSUPPORTED_VERSION": "the broker is too old for this verb",
+    "UNKNOWN_TOPIC_OR_PARTITION": "headrace topic describe TOPIC shows its partitions",
+    "SASL_AUTHENTICATION_FAILED": "check -X sasl.username and -X sasl.password",
+    "UNSUPPORTED_SASL_MECHANISM": "use another one: -X sasl.mechanism=NAME",
+    "GROUP_AUTHORIZATION_FAILED": "this user needs rights on the group",
+    "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": "this user needs rights on the id",
+    "CLUSTER_AUTHORIZATION_FAILED": "this user needs rights on the cluster",
+    "TOPIC_AUTHORIZATION_FAILED": "this user needs rights on the topic",
+}
 
 BootstrapOption = Annotated[
     str,
@@ -72,8 +84,6 @@ class KafkaOptions:
 
     def cluster(self) -> AbstractContextManager[ClusterClient]:
         """The cluster over our own wire; errors inside become errors of the command."""
-        from headrace.cli.common.cluster import open_cluster
-
         return open_cluster(self.bootstrap, self.properties)
 
 
@@ -123,6 +133,43 @@ def client_settings(bootstrap: str, properties: list[str] | None) -> Iterator[di
             yield settings
     except UnknownSetting as unknown:
         raise CliError(f"-X: {unknown}", exit_code=2) from None
+
+
+@contextmanager
+def open_cluster(bootstrap: str, properties: list[str] | None) -> Iterator[ClusterClient]:
+    """The cluster at an address; errors inside become errors of the command."""
+    # Imported late, since the messages of the whole protocol come with it.
+    from headrace.client.wire.cluster import ClusterClient
+    from headrace.client.wire.security import Security
+    from headrace.protocol.errors import KafkaError
+    from headrace.protocol.primitives import ProtocolError
+
+    servers = [
+        split_address(server, "--bootstrap", default_port=DEFAULT_PORT)
+        for server in filter(None, bootstrap.split(","))
+    ]
+    try:
+        security = Security(parse_pairs(properties, "-X"))
+    except ValueError as problem:
+        raise CliError(str(problem), "change it with -X NAME=VALUE", 2) from None
+    check_reachable(bootstrap)
+    try:
+        with ClusterClient(servers, security, REQUEST_TIMEOUT_SECONDS) as cluster:
+            yield cluster
+    except KafkaError as refusal:
+        raise CliError(refusal.message, HINTS.get(refusal.code.name, "")) from None
+    except TimeoutError:
+        raise CliError(
+            f"no answer from {bootstrap} in {REQUEST_TIMEOUT_SECONDS:g} s", "is the broker busy?"
+        ) from None
+    except (OSError, ProtocolError) as problem:
+        reason = getattr(problem, "strerror", None) or problem
+        hint = (
+            "-X ssl.ca.location=FILE names the certificates to trust"
+            if "CERTIFICATE_VERIFY_FAILED" in str(problem)
+            else "does -X security.protocol fit the port?"
+        )
+        raise CliError(f"the connection to {bootstrap} broke: {reason}", hint) from None
 
 
 def explain(error: Any, bootstrap: str) -> tuple[str, str]:

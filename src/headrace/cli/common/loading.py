@@ -1,4 +1,4 @@
-"""The user's own code: modules and the objects in them, named as MODULE:NAME."""
+"""Loading objects of the user's code by MODULE:NAME."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def load_module(name: str) -> ModuleType:
         if missing.name not in (name, name.partition(".")[0]):
             raise
         raise CliError(
-            f"there is no module {name!r}", "run it from the folder of your code"
+            f"there is no module {name!r}", "run the command in the folder of your code"
         ) from None
 
 
 def load_object(target: str, kind: type[Kind], called: str, usage: str, made: str) -> Kind:
-    """The object at MODULE:NAME; an error names the nearest one, or says how it is made.
+    """The object at MODULE:NAME; the hint of an error is the nearest one, or how to make one.
 
     `called` says what it is, such as "an App"; `usage` is a command, `made` a line of code.
     """

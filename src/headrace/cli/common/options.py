@@ -12,6 +12,15 @@ GroupsArgument = Annotated[list[str], typer.Argument(metavar="GROUP...", show_de
 TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)]
 TopicsArgument = Annotated[list[str], typer.Argument(metavar="TOPIC...", show_default=False)]
 MessageArgument = Annotated[str, typer.Argument(metavar="ID", help="The id of a message.")]
+PartitionsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--topic",
+        "-t",
+        metavar="TOPIC[:PARTITIONS]",
+        help="Only this topic, or partitions of it as in orders:0,2-4; may be repeated.",
+    ),
+]
 LimitOption = Annotated[int, typer.Option(min=1, help="List at most this many.")]
 DryRunOption = Annotated[
     bool, typer.Option("--dry-run", "-n", help="Show what would be done, without doing it.")

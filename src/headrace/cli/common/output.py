@@ -60,6 +60,17 @@ def show_all(
         show_rows([row(one) for one in found], columns, output)
 
 
+def show_each(details: Sequence[T], output: Output, show: Callable[[T], None]) -> None:
+    """Print things one below the other with an empty line between, or all as JSON."""
+    if output is Output.json:
+        show_json(details)
+        return
+    for index, detail in enumerate(details):
+        if index:
+            print()
+        show(detail)
+
+
 def as_text(value: bytes | None) -> str | dict[str, str] | None:
     """Bytes as text where they are UTF-8, else marked as base64."""
     if value is None:
@@ -109,10 +120,10 @@ def _show_plain(rows: Sequence[Row], columns: Sequence[str]) -> None:
 
 @contextmanager
 def quiet_pipe() -> Iterator[None]:
-    """Let a reader that goes away (`| head`) end the printing without a complaint."""
+    """End quietly when the reader closes the pipe, as `| head` does."""
     try:
         yield
         sys.stdout.flush()
     except BrokenPipeError:
-        # Python flushes standard output once more at exit; there is nobody to read it.
+        # Python flushes standard output again at exit, and nothing reads it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

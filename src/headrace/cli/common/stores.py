@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headrace.cli.common.durations import parse_duration_ms
 from headrace.cli.common.errors import CliError
+from headrace.cli.common.parsing import parse_duration_ms
 from headrace.config import environment
 
 if TYPE_CHECKING:

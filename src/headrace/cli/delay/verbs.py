@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headrace.cli.common.connection import KafkaOptions
-from headrace.cli.common.durations import parse_duration_ms, show_duration
 from headrace.cli.common.errors import CliError
 from headrace.cli.common.option_groups import with_groups
 from headrace.cli.common.output import (
@@ -19,6 +18,7 @@ from headrace.cli.common.output import (
     show_all,
     show_json,
 )
+from headrace.cli.common.parsing import parse_duration_ms, show_duration
 from headrace.client.times import parse_time_ms, show_time
 
 if TYPE_CHECKING:
@@ -129,8 +129,8 @@ def _find(settings: dict[str, Any], id: str) -> DelayedMessage:
     for found in pending(settings, id):
         return found
     raise CliError(
-        f"no delayed message has the id {id!r}",
-        "headrace delay list shows those that wait; it may be delivered already",
+        f"there is no delayed message with id {id!r}",
+        "headrace delay list shows the ids; it may have been delivered already",
     )
 
 

@@ -19,7 +19,7 @@ from headrace.cli.common.connection import (
 from headrace.cli.common.errors import CliError
 from headrace.cli.common.loading import load_object
 from headrace.cli.common.output import Output, OutputOption, show_json, show_rows
-from headrace.cli.common.pairs import split_address
+from headrace.cli.common.parsing import split_address
 
 if TYPE_CHECKING:
     from headrace.dispatch.dispatcher import Dispatcher

@@ -1,4 +1,4 @@
-"""`headrace doctor`: whether this machine is fit to run a broker."""
+"""`headrace doctor`: check whether this machine is fit to run a broker."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def doctor(
     *,
     data_dir: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="The folder to look at.", show_default="the usual one"),
+        typer.Option(metavar="DIR", help="The folder to check.", show_default="the usual one"),
     ] = None,
     output: OutputOption = Output.table,
 ) -> None:
@@ -103,10 +103,10 @@ def _sync(folder: Path) -> Verdict:
 
 
 def _java(is_needed: bool) -> Verdict:
-    """Spark runs on it, and nothing else here does."""
+    """Java is needed by Spark only."""
     advice = f"install {JAVA_WANTED} or newer: apt-get install default-jre-headless"
     if not is_needed:
-        advice = f"only pipelines on Spark want {JAVA_WANTED} or newer"
+        advice = f"only pipelines on Spark need {JAVA_WANTED} or newer"
     home = environment.java_home()
     program = shutil.which("java") if home is None else str(home / "bin" / "java")
     if program is None:
@@ -119,7 +119,7 @@ def _java(is_needed: bool) -> Verdict:
         return not is_needed, f"{error}; {advice}"
     found = re.search(r'version "(\d+)([^"]*)"', told)
     if found is None or int(found[1]) < JAVA_WANTED:
-        return not is_needed, f"{told.splitlines()[0] if told else 'says nothing'}; {advice}"
+        return not is_needed, f"{told.splitlines()[0] if told else 'no version'}; {advice}"
     return True, f"{found[1]}{found[2]}"
 
 

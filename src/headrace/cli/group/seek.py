@@ -11,9 +11,9 @@ import typer
 from headrace.cli.common.connection import KafkaOptions
 from headrace.cli.common.errors import CliError
 from headrace.cli.common.option_groups import with_groups
-from headrace.cli.common.options import GroupArgument
+from headrace.cli.common.options import GroupArgument, PartitionsOption
 from headrace.cli.common.output import Output, OutputOption, show_rows
-from headrace.cli.common.partition_sets import parse_selection
+from headrace.cli.common.parsing import parse_selection
 
 PLAN_COLUMNS = ("topic", "partition", "from", "to", "change", "lag", "note")
 
@@ -31,16 +31,7 @@ def seek(
             show_default=False,
         ),
     ],
-    topic: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--topic",
-            "-t",
-            metavar="TOPIC[:PARTITIONS]",
-            help="Only this topic, or partitions of it as in orders:0,2-4; may be repeated.",
-            show_default="all that the group has read",
-        ),
-    ] = None,
+    topic: PartitionsOption = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", "-n", help="Show what would be done, without doing it.")
     ] = False,

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import time
 from enum import StrEnum
+from functools import partial
 from typing import Annotated, Any
 
 import typer
 
 from headrace.cli.common.connection import KafkaOptions
 from headrace.cli.common.option_groups import with_groups
-from headrace.cli.common.options import GroupsArgument
-from headrace.cli.common.output import Output, OutputOption, show_json, show_rows
-from headrace.cli.group import delete as group_delete
-from headrace.cli.group import rebalance as group_rebalance
+from headrace.cli.common.options import (
+    GroupArgument,
+    GroupsArgument,
+    PartitionsOption,
+    YesOption,
+    confirm,
+)
+from headrace.cli.common.output import Output, OutputOption, show_each, show_rows
+from headrace.cli.common.parsing import parse_duration_ms, parse_selection
 from headrace.cli.group import seek as group_seek
 from headrace.client.admin.partition_sets import show_partitions
 
@@ -102,13 +109,7 @@ def describe(
 
     with kafka.cluster() as cluster:
         details = read_groups(cluster, find_groups(cluster, names), behind=behind)
-    if output is Output.json:
-        show_json(details)
-        return
-    for index, detail in enumerate(details):
-        if index:
-            print()
-        _show_group(detail, behind)
+    show_each(details, output, partial(_show_group, behind=behind))
 
 
 def _show_group(detail: dict[str, Any], behind: bool) -> None:
@@ -136,6 +137,65 @@ def _words(partitions: dict[str, list[int]]) -> str | None:
     return " ".join(show_partitions(*item) for item in partitions.items()) or None
 
 
+@app.command()
+@with_groups
+def rebalance(
+    name: GroupArgument,
+    *,
+    remove: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="MEMBER",
+            help="Remove this member, by member id or instance id; may be repeated.",
+        ),
+    ] = None,
+    timeout: Annotated[
+        str, typer.Option(metavar="DURATION", help="How long to wait until it is done.")
+    ] = "1m",
+    kafka: KafkaOptions,
+) -> None:
+    """Make a group assign its partitions to its members again, and wait until it has."""
+    from headrace.client.admin.groups import find_groups
+    from headrace.client.admin.rebalance import Rebalance
+
+    seconds_max = parse_duration_ms(timeout, "--timeout") / 1000
+    began = time.monotonic()
+    with kafka.cluster() as cluster:
+        rebalancing = Rebalance(cluster, find_groups(cluster, [name])[0])
+        if remove:
+            rebalancing.remove(remove)
+        else:
+            rebalancing.start()
+        members = rebalancing.wait(seconds_max)
+    took = time.monotonic() - began
+    print(f"rebalanced {name}: {members} {'member' if members == 1 else 'members'}, {took:.1f} s")
+
+
+@app.command()
+@with_groups
+def delete(
+    names: GroupsArgument,
+    *,
+    topic: PartitionsOption = None,
+    yes: YesOption = False,
+    kafka: KafkaOptions,
+) -> None:
+    """Delete groups that have no members, or their offsets of topics that no member reads."""
+    from headrace.client.admin.groups import delete_group, delete_offsets, find_groups
+
+    selection = parse_selection(topic, "--topic")
+    with kafka.cluster() as cluster:
+        find_groups(cluster, names)
+    part = f"the offsets of {', '.join(topic)} in " if topic else ""
+    confirm(f"Delete {part}{', '.join(names)}?", yes)
+    for name in names:
+        with kafka.cluster() as cluster:
+            if selection:
+                done = f"deleted offsets of {name}: {delete_offsets(cluster, name, selection)}"
+            else:
+                delete_group(cluster, name)
+                done = f"deleted {name}"
+        print(done)
+
+
 app.command()(group_seek.seek)
-app.command()(group_rebalance.rebalance)
-app.command()(group_delete.delete)

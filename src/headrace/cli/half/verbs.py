@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headrace.cli.common.connection import KafkaOptions
-from headrace.cli.common.durations import parse_duration_ms, show_duration
 from headrace.cli.common.errors import CliError
 from headrace.cli.common.option_groups import with_groups
 from headrace.cli.common.options import YesOption, confirm
@@ -22,6 +21,7 @@ from headrace.cli.common.output import (
     show_all,
     show_json,
 )
+from headrace.cli.common.parsing import parse_duration_ms, show_duration
 from headrace.client.times import show_time
 
 if TYPE_CHECKING:
@@ -179,12 +179,7 @@ def _line(half: HalfStatus) -> dict[str, object]:
 
 def _details(half: HalfStatus) -> dict[str, Any]:
     details: dict[str, Any] = {
-        "id": half.id,
-        "state": half.state,
-        "target": half.target or None,
-        "group": half.group or None,
-        "since": show_time(half.at_ms),
-        "checks": half.checks,
+        **_line(half),
         "next": None if half.due_ms is None else show_time(half.due_ms),
         "delay": None if half.delay is None else " ".join(half.delay),
         "refusal": half.refusal or None,

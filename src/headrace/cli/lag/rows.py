@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from headrace.cli.common.durations import show_duration
 from headrace.cli.common.output import Output, show_json, show_rows
+from headrace.cli.common.parsing import show_duration
 from headrace.cli.common.stores import open_cli_store
 from headrace.client.admin.groups import GroupRow, list_groups, no_group
 from headrace.client.wire.cluster import ClusterClient

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headrace.cli.common.connection import KafkaOptions
-from headrace.cli.common.durations import parse_duration_ms
 from headrace.cli.common.errors import CliError
 from headrace.cli.common.option_groups import with_groups
 from headrace.cli.common.options import GroupArgument
 from headrace.cli.common.output import Output, OutputOption, quiet_pipe
+from headrace.cli.common.parsing import parse_duration_ms
 from headrace.cli.common.stores import StoreOption
 
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headrace.cli.common.connection import KafkaOptions
-from headrace.cli.common.durations import parse_duration_ms
 from headrace.cli.common.errors import CliError
 from headrace.cli.common.option_groups import with_groups
 from headrace.cli.common.options import DryRunOption
 from headrace.cli.common.output import Output, OutputOption, show_rows
+from headrace.cli.common.parsing import parse_duration_ms
 from headrace.cli.common.stores import StoreOption, open_cli_store
 from headrace.client.times import show_time
 from headrace.config import environment

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headrace.cli.common.connection import KafkaOptions, check_reachable
-from headrace.cli.common.durations import parse_duration_ms
 from headrace.cli.common.errors import CliError
 from headrace.cli.common.option_groups import with_groups
-from headrace.cli.common.pairs import split_address
+from headrace.cli.common.parsing import parse_duration_ms, split_address
 from headrace.cli.common.processes import on_stop, start_logging
 from headrace.cli.common.stores import StoreOption, open_cli_store
 
@@ -103,4 +102,4 @@ def _http(store: Store, address: str, token_file: Path | None) -> ConfirmServer:
         token = None if token_file is None else token_file.read_text().strip()
         return ConfirmServer(store, host, port, token=token)
     except (OSError, ValueError) as error:
-        raise CliError(f"--http {address}: {error}") from None
+        raise CliError(f"--http {address}: {error}", "use an address that is free") from None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from headrace.cli.common.connection import check_reachable
 from headrace.cli.common.errors import CliError
 from headrace.cli.common.loading import load_module
-from headrace.cli.common.pairs import parse_pairs
+from headrace.cli.common.parsing import parse_pairs
 
 if TYPE_CHECKING:
     from headrace.spark.pipelines.definitions import Pipeline

@@ -8,7 +8,7 @@ import typer
 
 from headrace.cli.common.connection import BootstrapOption, PropertyOption
 from headrace.cli.common.output import Output, OutputOption, show_json, show_rows
-from headrace.cli.common.pairs import parse_pairs
+from headrace.cli.common.parsing import parse_pairs
 from headrace.cli.pipeline.loading import client_settings, load_pipeline, pipeline_errors
 from headrace.cli.pipeline.options import (
     CheckpointsOption,

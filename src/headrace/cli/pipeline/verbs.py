@@ -9,7 +9,7 @@ import typer
 from headrace.cli.common.connection import BootstrapOption, PropertyOption
 from headrace.cli.common.errors import CliError
 from headrace.cli.common.output import Output, OutputOption, show_json, show_rows
-from headrace.cli.common.pairs import parse_pairs
+from headrace.cli.common.parsing import parse_pairs
 from headrace.cli.pipeline import replays
 from headrace.cli.pipeline.loading import load_pipeline, load_pipelines, pipeline_errors
 from headrace.cli.pipeline.options import (

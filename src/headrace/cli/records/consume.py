@@ -40,7 +40,7 @@ def consume(
         bool, typer.Option("--exit", "-e", help="Stop at the end of every partition.")
     ] = False,
     count: Annotated[
-        int | None, typer.Option("--count", "-c", min=0, help="Stop after so many records.")
+        int | None, typer.Option("--count", "-c", min=0, help="Stop after this many records.")
     ] = None,
     template: Annotated[
         str | None,
@@ -59,7 +59,7 @@ def consume(
     as_json: Annotated[bool, typer.Option("--json", "-J", help="One JSON object a line.")] = False,
     kafka: KafkaOptions,
 ) -> None:
-    """Print records, by default all values from the beginning on, and wait for more."""
+    """Print records, by default all values from the beginning, and wait for more."""
     options = ConsumeOptions(
         topics=tuple(topics),
         formatter=_formatter(template, key_separator, as_json),
@@ -77,7 +77,7 @@ def consume(
 
 def _formatter(template: str | None, key_separator: str | None, as_json: bool) -> Formatter:
     if sum((template is not None, key_separator is not None, as_json)) > 1:
-        raise CliError("-f, -K and -J are three ways to print", "give one of them", 2)
+        raise CliError("-f, -K and -J exclude each other", "give only one of them", 2)
     if as_json:
         return format_json
     if key_separator is not None:
@@ -88,10 +88,12 @@ def _formatter(template: str | None, key_separator: str | None, as_json: bool) -
 
 def _check_group_options(options: ConsumeOptions, offsets: list[str]) -> None:
     if options.partitions:
-        raise CliError("--group shares out the partitions itself", "leave out --partition", 2)
+        raise CliError(
+            "--partition cannot be used with --group, which assigns partitions", "leave it out", 2
+        )
     if not set(offsets) <= {"beginning", "end"}:
         raise CliError(
-            "a group reads on from its committed offsets",
-            "--offset beginning or end says where a new group starts",
+            "--offset with --group must be beginning or end",
+            "it is where a new group starts; others continue from their committed offsets",
             2,
         )

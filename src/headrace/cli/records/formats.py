@@ -74,7 +74,7 @@ def _token(name: str, template: str) -> bytes | Formatter:
     if name in _TOKENS:
         return _TOKENS[name]
     known = " ".join(f"%{token}" for token in _TOKENS)
-    raise CliError(f"format {template!r} has an unknown token %{name}", f"known are {known} %%")
+    raise CliError(f"format {template!r} has an unknown token %{name}", f"use {known} %%")
 
 
 def _escape(template: str, index: int, following: str) -> tuple[bytes, int]:
@@ -83,7 +83,9 @@ def _escape(template: str, index: int, following: str) -> tuple[bytes, int]:
         try:
             return bytes([int(digits, 16)]), 4
         except ValueError:
-            raise CliError(f"format {template!r} has a bad escape \\x{digits}") from None
+            raise CliError(
+                f"format {template!r} has a bad escape \\x{digits}", "write two hex digits: \\x0a"
+            ) from None
     if following in _ESCAPES:
         return _ESCAPES[following], 2
     return b"\\", 1

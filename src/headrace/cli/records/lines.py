@@ -57,7 +57,7 @@ def _fixed_fields(options: LineOptions) -> dict[str, Any]:
 def _header(text: str) -> tuple[str, bytes | None]:
     name, equals, value = text.partition("=")
     if not name:
-        raise CliError(f"--header {text!r} is not NAME=VALUE", exit_code=2)
+        raise CliError(f"--header {text!r} is not NAME=VALUE", "as in --header source=shop", 2)
     return name, value.encode() if equals else None
 
 
@@ -80,7 +80,7 @@ def _from_json(line: bytes, number: int) -> dict[str, Any]:
         return record
     except (ValueError, AttributeError, TypeError) as error:
         raise CliError(
-            f"line {number} is no record in JSON: {error}",
+            f"line {number} is not a JSON record: {error}",
             'write lines such as {"key": "k", "payload": "v", "headers": ["name", "value"]}',
         ) from None
 

@@ -28,8 +28,8 @@ def parse_positions(texts: list[str]) -> Positions:
         form = _FORM.fullmatch(text)
         if form is None:
             raise CliError(
-                f"--offset {text!r} is not understood",
-                "it is beginning, end, N, -N (that many before the end), s@MS or e@MS",
+                f"--offset {text!r} is not a position",
+                "use beginning, end, N, -N (that many before the end), s@MS or e@MS",
                 2,
             )
         if form["mark"] == "s":

@@ -117,7 +117,9 @@ def _send(
         message, hint = explain(failures[0], kafka.bootstrap)
         raise CliError(f"{len(failures)} of {sent} records were not written: {message}", hint)
     if unconfirmed:
-        raise CliError(f"{unconfirmed} of {sent} records are not confirmed", "is the broker up?")
+        raise CliError(
+            f"{unconfirmed} of {sent} records are not confirmed", "is the broker running?"
+        )
     return sent
 
 

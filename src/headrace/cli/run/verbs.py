@@ -47,5 +47,5 @@ def load_app(target: str) -> App:
 
     found = load_object(target, App, "an App", "headrace run shop:app", "app = App(...)")
     if not found.handlers and not found.tables:
-        raise CliError(f"{target} has no handlers", '@app.handler("orders")')
+        raise CliError(f"{target} has no handlers", 'add one with @app.handler("orders")')
     return found

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headrace.cli.common.connection import KafkaOptions
-from headrace.cli.common.durations import parse_duration_ms
 from headrace.cli.common.errors import CliError
 from headrace.cli.common.option_groups import with_groups
+from headrace.cli.common.parsing import parse_duration_ms
 from headrace.cli.common.processes import on_stop, start_logging
 from headrace.cli.common.stores import StoreOption
 

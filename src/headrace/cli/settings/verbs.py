@@ -33,7 +33,9 @@ def settings(
     rows = BROKER_ROWS if of is Of.broker else TOPIC_ROWS
     chosen = [_row(row) for row in rows if name is None or name in row.name]
     if not chosen:
-        raise CliError(f"no {of} setting has {name!r} in its name", f"headrace settings --of {of}")
+        raise CliError(
+            f"no {of} setting has {name!r} in its name", f"headrace settings --of {of} lists them"
+        )
     columns: tuple[str, ...] = ("name", "default", "unit", "meaning")
     if output is Output.json:
         columns = ("name", "type", "default", "unit", "scope", "kafka_default", "meaning")

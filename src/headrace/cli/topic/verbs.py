@@ -10,8 +10,8 @@ from headrace.cli.common.connection import REQUEST_TIMEOUT_SECONDS, KafkaOptions
 from headrace.cli.common.errors import CliError
 from headrace.cli.common.option_groups import with_groups
 from headrace.cli.common.options import TopicArgument, TopicsArgument, YesOption, confirm
-from headrace.cli.common.output import Output, OutputOption, show_json, show_rows
-from headrace.cli.common.pairs import parse_pairs
+from headrace.cli.common.output import Output, OutputOption, show_each, show_rows
+from headrace.cli.common.parsing import parse_pairs
 from headrace.cli.topic.details import DETAIL_COLUMNS, read_details
 from headrace.client.admin.errors import not_found
 
@@ -109,15 +109,13 @@ def describe(
     _check_known(names, admin, kafka)
     with kafka.errors():
         details = read_details(admin, names)
-    if output is Output.json:
-        show_json(details)
-        return
-    for index, detail in enumerate(details):
-        if index:
-            print()
-        settings = " ".join(f"{name}={value}" for name, value in detail["config"].items())
-        print(f"topic {detail['topic']}  id {detail['id']}  {settings}".rstrip())
-        show_rows(detail["partitions"], DETAIL_COLUMNS, output)
+    show_each(details, output, _show_topic)
+
+
+def _show_topic(detail: dict[str, Any]) -> None:
+    settings = " ".join(f"{name}={value}" for name, value in detail["config"].items())
+    print(f"topic {detail['topic']}  id {detail['id']}  {settings}".rstrip())
+    show_rows(detail["partitions"], DETAIL_COLUMNS, Output.table)
 
 
 @app.command()

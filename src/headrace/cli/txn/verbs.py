@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headrace.cli.common.connection import KafkaOptions
-from headrace.cli.common.durations import parse_duration_ms, show_duration
+from headrace.cli.common.errors import CliError
 from headrace.cli.common.option_groups import with_groups
+from headrace.cli.common.options import PartitionsOption, YesOption, confirm
 from headrace.cli.common.output import Output, OutputOption, show_json, show_rows
-from headrace.cli.common.partition_sets import parse_selection
-from headrace.cli.txn import abort as txn_abort
+from headrace.cli.common.parsing import parse_duration_ms, parse_selection, show_duration
 from headrace.client.times import show_time
 
 if TYPE_CHECKING:
@@ -162,16 +162,7 @@ def _words(row: Transaction) -> dict[str, object]:
 @with_groups
 def hanging(
     *,
-    topic: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--topic",
-            "-t",
-            metavar="TOPIC[:PARTITIONS]",
-            help="Search only this topic; may be repeated.",
-            show_default="everywhere",
-        ),
-    ] = None,
+    topic: PartitionsOption = None,
     longer_than: Annotated[
         str,
         typer.Option(
@@ -200,4 +191,54 @@ def hanging(
         )
 
 
-app.command()(txn_abort.abort)
+@app.command()
+@with_groups
+def abort(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[TRANSACTIONAL_ID]", show_default=False)
+    ] = None,
+    *,
+    topic: Annotated[
+        str | None, typer.Option("--topic", "-t", help="The topic of a hanging transaction.")
+    ] = None,
+    partition: Annotated[
+        int | None, typer.Option("--partition", "-p", min=0, help="Its partition.")
+    ] = None,
+    start_offset: Annotated[
+        int | None, typer.Option(min=0, help="The offset at which it starts there.")
+    ] = None,
+    yes: YesOption = False,
+    kafka: KafkaOptions,
+) -> None:
+    """Abort a transaction by its id and fence its producer, or a hanging one by its partition."""
+    from headrace.client.admin.aborts import (
+        check_hanging,
+        check_open,
+        fence,
+        find_producer,
+        write_marker,
+    )
+    from headrace.client.admin.transactions import describe_transaction
+
+    place = (topic, partition, start_offset)
+    if name is not None and place == (None, None, None):
+        with kafka.cluster() as cluster:
+            found = describe_transaction(cluster, name)
+            check_open(found)
+            confirm(f"Abort {name} and fence its producer?", yes)
+            epoch = fence(cluster, found)
+        print(f"aborted {name}: producer {found.producer} is fenced by epoch {epoch}")
+    elif name is None and topic and partition is not None and start_offset is not None:
+        key = (topic, partition)
+        with kafka.cluster() as cluster:
+            producer = find_producer(cluster, key, start_offset)
+            check_hanging(cluster, key, producer)
+            confirm(f"Abort the transaction at {topic}:{partition} offset {start_offset}?", yes)
+            write_marker(cluster, key, producer)
+        print(f"aborted the transaction of producer {producer.producer_id} in {topic}:{partition}")
+    else:
+        raise CliError(
+            "which transaction is not clear",
+            "give either TRANSACTIONAL_ID, or --topic, --partition and --start-offset together",
+            2,
+        )
