@@ -30,7 +30,7 @@ def test_it_looks_at_every_part_as_json() -> None:
         ('openjdk version "25" 2025-09-16', True, True, "25"),
         ('java version "1.8.0_392"', True, False, "install 17 or newer"),
         ('java version "1.8.0_392"', False, True, "only pipelines on Spark"),
-        ("", True, False, "says nothing"),
+        ("", True, False, "no version"),
     ],
 )
 def test_java_is_needed_only_for_spark(

@@ -10,8 +10,9 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from tests.client.kafkas import TIMEOUT_SECONDS, Kafka
 
-from headrace.client.wire.batch_reader import BatchReader, OffsetOutOfRange
+from headrace.client.wire.batch_reader import BatchReader
 from headrace.client.wire.cluster import ClusterClient
+from headrace.client.wire.errors import OffsetOutOfRange
 from headrace.client.wire.leaders import Isolation
 from headrace.client.wire.security import Security
 from headrace.protocol.api.fetch import FetchRequest, PartitionData

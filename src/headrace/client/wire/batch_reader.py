@@ -10,7 +10,7 @@ from typing import NamedTuple
 from headrace.client.wire.cluster import PAUSE_SECONDS, ClusterClient
 from headrace.client.wire.committed import Aborted, PlacedBatch, aborted_in, committed_batches
 from headrace.client.wire.connection import BrokerConnection
-from headrace.client.wire.errors import refused
+from headrace.client.wire.errors import GONE, OffsetOutOfRange, refused
 from headrace.client.wire.leaders import FETCH_VERSION, Isolation
 from headrace.closing import Closing
 from headrace.protocol.api.fetch import (
@@ -31,20 +31,9 @@ AROUND_BYTES = 1 << 16
 SILENCE_SECONDS = 30.0
 # How long the cluster may not know a partition before it is taken to be deleted.
 GONE_SECONDS = 5.0
-GONE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 BYTES = (bytes, bytearray, memoryview)
 
 _log = logging.getLogger("headrace.client")
-
-
-class OffsetOutOfRange(KafkaError):
-    """The partition does not hold the offset; `log_start_offset` is -1 if it is unknown."""
-
-    def __init__(self, topic: str, partition: int, offset: int, log_start_offset: int) -> None:
-        super().__init__(
-            ErrorCode.OFFSET_OUT_OF_RANGE, f"{topic}/{partition} does not hold offset {offset}"
-        )
-        self.log_start_offset = log_start_offset
 
 
 class Fetched(NamedTuple):

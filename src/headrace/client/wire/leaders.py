@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from headrace.client.wire.cluster import BrokerAddress, ClusterClient
 from headrace.client.wire.committed import CommittedRecords, read_committed_records
+from headrace.client.wire.errors import GONE
 from headrace.protocol.api.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from headrace.protocol.api.list_offsets import (
     ListOffsetsPartition,
@@ -36,7 +37,6 @@ _MOVED = (
     ErrorCode.UNKNOWN_LEADER_EPOCH,
     ErrorCode.OFFSET_NOT_AVAILABLE,
 )
-_GONE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 T = TypeVar("T")
 Answers = Iterator[tuple[TopicPartition, int, T]]
@@ -152,7 +152,7 @@ class Leaders:
                 for key, code, answer in ask(leader, asked):
                     if not code:
                         found[key] = answer
-                    elif code in _GONE:
+                    elif code in GONE:
                         self.gone.add(key)
                     elif code in _MOVED:
                         moved.add(key)
@@ -178,7 +178,7 @@ class Leaders:
         known: set[TopicPartition] = set()
         unsure: set[str] = set()
         for topic in self._cluster.topics(sorted({topic for topic, _ in self._keys})):
-            if topic.error_code and topic.error_code not in _GONE:
+            if topic.error_code and topic.error_code not in GONE:
                 unsure.add(topic.name or "")
             for row in topic.partitions:
                 key = (topic.name or "", row.partition_index)

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TypeVar
 
-from headrace.client.wire.batch_reader import GONE, GONE_SECONDS
+from headrace.client.wire.batch_reader import GONE_SECONDS
 from headrace.client.wire.cluster import PAUSE_SECONDS, ClusterClient
-from headrace.client.wire.errors import refused
+from headrace.client.wire.errors import GONE, refused
 from headrace.client.wire.leaders import EARLIEST as EARLIEST_TIME
 from headrace.client.wire.leaders import LATEST as LATEST_TIME
 from headrace.client.wire.leaders import Leaders

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from headrace.client.wire.batch_reader import GONE, BatchReader, Fetched, OffsetOutOfRange
+from headrace.client.wire.batch_reader import BatchReader, Fetched
+from headrace.client.wire.errors import GONE, OffsetOutOfRange
 from headrace.client.wire.leaders import EARLIEST, Leaders
 from headrace.protocol.batch import HEADER_BYTES, UNPACKED_BYTES_MAX, BatchHeader, InvalidBatch
 from headrace.protocol.compression import Codec, CompressionError, decompress, decompress_into
