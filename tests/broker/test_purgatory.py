@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Callable
 
 from headrace.broker.clock import Timers, WakeUp
-from headrace.broker.purgatory import Purgatory, Waiting
+from headrace.broker.purgatory import Pending, Purgatory, Waiting
+from headrace.protocol.api.heartbeat import HeartbeatResponse
 
 
 class ManualClock:
@@ -116,3 +117,46 @@ def test_a_shorter_deadline_moves_the_alarm_forward() -> None:
     assert late.log == []
     clock.advance(10_000)
     assert late.log == ["expired"]
+
+
+class Failing(Flagged):
+    """A request whose check fails."""
+
+    def try_complete(self) -> bool:
+        raise RuntimeError("a bug")
+
+
+def test_one_request_that_fails_does_not_keep_others_waiting() -> None:
+    _, purgatory = make()
+    failing, waiting = Failing(), Flagged()
+    waiting.flag = True
+    purgatory.park(failing, ("a",), 100)
+    purgatory.park(waiting, ("a",), 100)
+    purgatory.check("a")
+    assert waiting.log == ["completed"]
+    assert purgatory.size == 0
+
+
+def test_a_pending_response_is_resolved_once() -> None:
+    pending = Pending()
+    seen: list[object] = []
+    pending.on_resolved(lambda resolved: seen.append(resolved.response))
+    first, second = HeartbeatResponse(), HeartbeatResponse()
+    pending.resolve(first)
+    pending.resolve(second)
+    assert len(seen) == 1
+    assert seen[0] is first
+    assert pending.response is first
+
+
+def test_a_pending_response_can_be_awaited_before_and_after_it_is_resolved() -> None:
+    async def scenario() -> None:
+        pending = Pending()
+        task = asyncio.create_task(pending.wait())
+        await asyncio.sleep(0)
+        assert not task.done()
+        pending.resolve(HeartbeatResponse())
+        assert await task is pending.response
+        assert await pending.wait() is pending.response
+
+    asyncio.run(scenario())

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from headrace.broker.groups_shard import GroupShard
 from headrace.broker.purgatory import Pending
-from headrace.broker.sharding import Sharded
+from headrace.broker.sharding import ShardedCoordinator
 from headrace.coordinator.coordinator import GroupCoordinator
 from headrace.coordinator.effects import Call, Rebalance, Result
 from headrace.coordinator.settings import GroupSettings
@@ -28,7 +28,7 @@ MINUTE_MS = 60_000
 log = logging.getLogger(__name__)
 
 
-class GroupService(Sharded[GroupShard]):
+class GroupService(ShardedCoordinator[GroupShard]):
     """All groups that this node coordinates."""
 
     def __init__(self, node: Node) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from headrace.broker.housekeeping import Housekeeping
     from headrace.broker.log_dir_moves import LogDirMover
     from headrace.broker.ports import ClusterPort
-    from headrace.broker.sharding import Sharded
+    from headrace.broker.sharding import ShardedCoordinator
     from headrace.broker.topics import TopicService
     from headrace.broker.transactions import TransactionService
     from headrace.broker.worker_processes import WorkerProcesses
@@ -60,7 +60,7 @@ class Node:
         self.fetches = Purgatory(self.real_timers)
         self.partitions = Partitions()
         # The coordinators of this node; each adds itself when it starts.
-        self.coordinators: list[Sharded[Any]] = []
+        self.coordinators: list[ShardedCoordinator[Any]] = []
         self.fetch_sessions = FetchSessions(
             settings.int("max.incremental.fetch.session.cache.slots"), clock.monotonic_ms
         )

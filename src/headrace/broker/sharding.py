@@ -25,7 +25,7 @@ LOAD_GRACE_SECONDS = 1.0
 _partition_for = lru_cache(maxsize=10_000)(partition_for)
 
 
-class Sharded(ABC, Generic[ShardT]):
+class ShardedCoordinator(ABC, Generic[ShardT]):
     """All shards of one coordinator on this node."""
 
     def __init__(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from headrace.broker.purgatory import Pending
-from headrace.broker.sharding import Sharded
+from headrace.broker.sharding import ShardedCoordinator
 from headrace.broker.transactions_markers import Markers
 from headrace.broker.transactions_shard import Step, TransactionShard
 from headrace.coordinator.transactions.coordinator import EPOCH_MAX, TransactionCoordinator
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class TransactionService(Sharded[TransactionShard]):
+class TransactionService(ShardedCoordinator[TransactionShard]):
     """All transactional ids that this node coordinates."""
 
     def __init__(self, node: Node) -> None:

@@ -110,7 +110,7 @@ def write_batches(
     now_ms = node.clock.now_ms()
     by_id = ctx.api_version >= TOPIC_ID_VERSION
     targets: list[Target] = []
-    unpacked: list[tuple[Partition, PartitionProduceData, PartitionProduceResponse]] = []
+    unchecked: list[tuple[Partition, PartitionProduceData, PartitionProduceResponse]] = []
     topics = []
     for topic in request.topic_data:
         name = node.partitions.name_of(topic.topic_id) if by_id else topic.name
@@ -123,10 +123,10 @@ def write_batches(
             except KafkaError as unknown:
                 refuse(result, unknown)
                 continue
-            if not partition.opaque and must_be_walked(partition, data.records):
+            if not partition.opaque and must_check_records(partition, data.records):
                 # The receive buffer is reused before a worker is done.
                 data.records = memoryview(bytearray(data.records or b""))
-                unpacked.append((partition, data, result))
+                unchecked.append((partition, data, result))
                 continue
             end_offset = append(
                 partition, data, ctx.api_version, acks, now_ms, result, verification
@@ -139,8 +139,8 @@ def write_batches(
             )
         )
     response = ProduceResponse(responses=topics)
-    if unpacked:
-        return produce_walked(node, ctx, request, unpacked, targets, response, verification)
+    if unchecked:
+        return produce_after_check(node, ctx, request, unchecked, targets, response, verification)
     if targets:
         return park(node, request, targets, response, Pending(blocks=False))
     if acks:
@@ -188,7 +188,7 @@ def park(
     return pending
 
 
-def must_be_walked(partition: Partition, records: memoryview | None) -> bool:
+def must_check_records(partition: Partition, records: memoryview | None) -> bool:
     """Whether a worker must check a batch's records before it is appended.
 
     On a compacted topic it must, unless the batch is uncompressed and small: a compressed batch
@@ -201,11 +201,11 @@ def must_be_walked(partition: Partition, records: memoryview | None) -> bool:
     return bool(records[CODEC_AT] & CODEC_MASK) or len(records) > INLINE_BYTES_MAX
 
 
-async def produce_walked(
+async def produce_after_check(
     node: Node,
     ctx: Context,
     request: ProduceRequest,
-    unpacked: list[tuple[Partition, PartitionProduceData, PartitionProduceResponse]],
+    unchecked: list[tuple[Partition, PartitionProduceData, PartitionProduceResponse]],
     targets: list[Target],
     response: ProduceResponse,
     verification: TransactionVerification | None,
@@ -214,10 +214,10 @@ async def produce_walked(
 
     On cancel, batches that are not appended yet never are; their client gets no response.
     """
-    for partition, data, result in unpacked:
+    for partition, data, result in unchecked:
         try:
             assert data.records is not None
-            data.records = await walked(node, partition, data.records)
+            data.records = await checked_records(node, partition, data.records)
         except KafkaError as refused:
             refuse(result, refused)
             continue
@@ -230,7 +230,7 @@ async def produce_walked(
             now_ms,
             result,
             verification,
-            walked=True,
+            records_checked=True,
         )
         if request.acks == ACKS_ALL:
             await_durable(targets, partition, end_offset, result, verification)
@@ -240,7 +240,7 @@ async def produce_walked(
     return response if request.acks else None
 
 
-async def walked(node: Node, partition: Partition, records: memoryview) -> memoryview:
+async def checked_records(node: Node, partition: Partition, records: memoryview) -> memoryview:
     """Check the records of a batch in a worker, and recompress them with the topic's codec."""
     header = check_batch(records, 0, len(records))
     config = partition.log.config
@@ -269,7 +269,7 @@ def append(
     result: PartitionProduceResponse,
     verification: TransactionVerification | None,
     *,
-    walked: bool = False,
+    records_checked: bool = False,
 ) -> int:
     """Append one partition's batch, fill in its result, and return the offset after it."""
     try:
@@ -304,7 +304,7 @@ def append(
                     ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
                     f"zstd needs Produce v{ZSTD_VERSION} or newer",
                 )
-        info = partition.append(data.records, now_ms, keys_checked=walked)
+        info = partition.append(data.records, now_ms, keys_checked=records_checked)
     except KafkaError as refused:
         refuse(result, refused)
         return -1
