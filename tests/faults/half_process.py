@@ -43,14 +43,14 @@ SHOP_STEPS = (
     Step("local commit done"),
     Step("raised"),
     Step("decided"),
-    Step("asked", "handlers.half.joining:has_committed", "before"),
-    Step("knows", "handlers.half.joining:has_committed", "after"),
+    Step("asked", "handlers.half.checkers:has_committed", "before"),
+    Step("knows", "handlers.half.checkers:has_committed", "after"),
 )
 SERVICE_STEPS = (
     Step("taking in", "ledger.intake:Intake._begin", "after"),
     Step("taken in", "ledger.intake:Intake._move", "after"),
-    Step("acting", "ledger.owned:Owned.begin", "after"),
-    Step("acted", "ledger.owned:Owned.commit", "after"),
+    Step("acting", "ledger.owner:OwnedPartition.begin", "after"),
+    Step("acted", "ledger.owner:OwnedPartition.commit", "after"),
     Step("noted", "ledger.state_partition:StatePartition.committed", "after"),
 )
 STEPS = {step.name: step for step in (*SHOP_STEPS, *SERVICE_STEPS)}

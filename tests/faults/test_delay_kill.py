@@ -101,7 +101,7 @@ class DelayHarness:
             self.instances.append(ServiceProcess(self.broker.bootstrap, log))
 
     def send(self, count: int, most_ms: int) -> None:
-        """Schedule messages; of some the time is changed, and some are cancelled and sent anew."""
+        """Schedule messages; of some the time is changed, and some are cancelled and sent again."""
         sent = []
         for _ in range(count):
             id = f"m{len(self.promised)}"

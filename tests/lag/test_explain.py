@@ -62,7 +62,7 @@ def measure(kafka: Kafka, group: str) -> GroupLag | None:
 
 @contextmanager
 def working(kafka: Kafka, group: str, topic: str, count: int, **given: float) -> Iterator[None]:
-    """So many workers that have shared out the topic, and each partition of it begun."""
+    """This many workers that share the topic and have begun to read every partition."""
     with ExitStack() as stack:
         for _ in range(count):
             stack.enter_context(

@@ -1,4 +1,4 @@
-"""The lag service alarms once, whoever of several runs it, and through restarts of the broker."""
+"""The lag service alarms once, with several instances and through restarts of the broker."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def serving(bootstrap: str, heard: Heard, pattern: str = "*") -> Iterator[LagSer
 
 
 def levels(bootstrap: str) -> dict[str, dict[str, Any]]:
-    """What the board says."""
+    """The stored levels."""
     found: dict[str, dict[str, Any]] = {}
 
     def take(key: bytes, value: bytes | None) -> None:
@@ -109,9 +109,9 @@ def test_one_alarms_and_another_takes_over_without_saying_it_again(behind: str) 
 def test_what_a_predecessor_did_not_get_to_say_is_said(behind: str) -> None:
     settings = {"bootstrap.servers": behind}
     make_topic(settings)
-    board = LevelTopic(settings)
-    board.write({"shop": StoredLevel(level=Level.WARNING, since_ms=1, is_notified=False)})
-    board.close()
+    level_topic = LevelTopic(settings)
+    level_topic.write({"shop": StoredLevel(level=Level.WARNING, since_ms=1, is_notified=False)})
+    level_topic.close()
     heard = Heard()
     with serving(behind, heard):
         wait_until(lambda: levels(behind)["shop"]["told"], "it is written down")

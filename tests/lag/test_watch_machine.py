@@ -141,30 +141,30 @@ def test_a_notice_has_the_worst_partitions_and_the_command() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 200), st.booleans(), st.booleans()), max_size=40))
-def test_every_change_is_told_at_least_once_whoever_dies_when(
+def test_every_change_is_sent_at_least_once_whatever_dies_when(
     steps: list[tuple[int, bool, bool]],
 ) -> None:
     """Crashes fall between writing down and telling, or between telling and writing that down."""
-    board: dict[str, StoredLevel] = {}
+    stored_levels: dict[str, StoredLevel] = {}
     watch = LagWatch(CONFIG, {}, 0)
     told: list[Level] = []
     levels = [Level.OK]
     for now_ms, (records, dies_before, dies_after) in enumerate(steps):
         changes = watch.update([lag("shop", records)], now_ms, now_ms)
         levels += [change.stored.level for change in changes]
-        board.update({change.notice.group: change.stored for change in changes})
+        stored_levels.update({change.notice.group: change.stored for change in changes})
         if dies_before:
-            watch = LagWatch(CONFIG, board, now_ms)
+            watch = LagWatch(CONFIG, stored_levels, now_ms)
             changes = watch.unsent(now_ms)
         told += [change.notice.level for change in changes]
         if dies_after:
-            watch = LagWatch(CONFIG, board, now_ms)
+            watch = LagWatch(CONFIG, stored_levels, now_ms)
             changes = watch.unsent(now_ms)
             told += [change.notice.level for change in changes]
         for change in changes:
             watched = watch.sent(change.notice)
             if watched is not None:
-                board[change.notice.group] = watched
+                stored_levels[change.notice.group] = watched
     # Without repeats, what was told is exactly how the level went.
     path = [level for index, level in enumerate(told) if index == 0 or told[index - 1] != level]
     assert path == levels[1:]

@@ -1,4 +1,4 @@
-"""One contract for every place of bodies: a folder, file systems of fsspec, two databases."""
+"""One contract for every body store: a folder, file systems of fsspec, two databases."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Instances of a ledger's service on the model of Kafka, in steps that a crash may come between.
 
-The order of the steps is that of `intake.py` and `keeper.py`; the rest is the real code.
+The order of the steps is that of `intake.py` and `owner.py`; the rest is the real code.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class Intake:
         yield "intake has committed"
 
 
-class Keeper:
+class StateOwner:
     """Owner of one partition of the state."""
 
     def __init__(
@@ -155,7 +155,7 @@ class Keeper:
         if not plan:
             return
         self._producer.begin()
-        yield "keeper has begun"
+        yield "owner has begun"
         for outgoing in plan.sends:
             self._producer.send(
                 outgoing.topic,
@@ -165,18 +165,18 @@ class Keeper:
                 outgoing.headers,
                 now_ms,
             )
-            yield "keeper has sent"
+            yield "owner has sent"
         for key, value in plan.writes(self.state.writer):
             self._producer.send(self._names.state, self._partition, key, value)
-            yield "keeper has written its state"
+            yield "owner has written its state"
         failed = self._brokers.refuse(plan)
         if failed is not None:
             self._producer.abort()
             handle_abort(self.state, self._targets, plan, failed, self._names)
-            yield "keeper has aborted"
+            yield "owner has aborted"
             return
         self._producer.commit()
-        yield "keeper has committed"
+        yield "owner has committed"
         self._targets.accepted(outgoing.topic for outgoing in plan.sends)
         self.state.committed(plan)
 

@@ -113,7 +113,7 @@ class Kafka:
         return self.logs.setdefault((topic, partition), Log())
 
     def producer(self, transactional_id: str) -> Producer:
-        """InitProducerId: whoever had the id is fenced, and what it left open is aborted."""
+        """InitProducerId: fences the previous producer and aborts its open transaction."""
         old = self._open.pop(transactional_id, None)
         if old is not None:
             old.finish(Outcome.ABORTED)

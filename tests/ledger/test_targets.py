@@ -39,7 +39,7 @@ class Brokers:
 
 
 class Service:
-    """A keeper's round: plan, send to topics of which some fail, settle."""
+    """A owner's round: plan, send to topics of which some fail, settle."""
 
     def __init__(self) -> None:
         self.brokers = Brokers()

@@ -31,10 +31,10 @@ CLEAN_EVERY_MS = 60_000
 # A virtual clock may be advanced by days at once: it need not stop for every cleaning.
 REST_MS_MAX = 86_400_000
 STUCK_PAUSE_SECONDS = 1.0
-# How soon a topic that is switched off, or at its limit, is tried again.
 # The pause of a topic that refuses messages, which doubles while that lasts.
 HELD_MS_FIRST = 1_000
 HELD_MS_MAX = 30_000
+# How soon a topic that is switched off, or at its limit, is tried again.
 OFF_PAUSE_MS = 1_000
 LIMIT_PAUSE_MS = 100
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pytest
 from tests.ledger.delay import world
 from tests.ledger.delay.world import World
-from tests.ledger.instances import Keeper
+from tests.ledger.instances import StateOwner
 from tests.ledger.kafka_model import Kafka
 
 from headrace.ledger.machine import LedgerMachine
@@ -45,14 +45,14 @@ def is_caught() -> bool:
 def test_a_keeper_that_reads_only_to_the_last_stable_offset_is_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    class Hasty(Keeper):
+    class Hasty(StateOwner):
         """Does not wait for what an open transaction hides."""
 
         def __init__(self, *args: Kafka | LedgerMachine) -> None:
             super().__init__(*args)  # type: ignore[arg-type]
             self._until = self._log.stable_end
 
-    monkeypatch.setattr(world, "Keeper", Hasty)
+    monkeypatch.setattr(world, "StateOwner", Hasty)
     assert is_caught()
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from random import Random
 
 from confluent_kafka import KafkaError
-from tests.ledger.instances import Brokers, Clock, Intake, Keeper, Steps
+from tests.ledger.instances import Brokers, Clock, Intake, StateOwner, Steps
 from tests.ledger.kafka_model import Fenced, Kafka
 
 from headrace.client.delayed import AT_HEADER, CANCEL_HEADER, TARGET_HEADER
@@ -57,11 +57,11 @@ class World:
         self.dead: list[int] = []
         self.steps = 0
         # The owners of now, and the work that they or older ones are in the middle of.
-        self.owners: dict[tuple[str, int], Intake | Keeper] = {}
-        self.work: dict[Intake | Keeper, Steps] = {}
+        self.owners: dict[tuple[str, int], Intake | StateOwner] = {}
+        self.work: dict[Intake | StateOwner, Steps] = {}
         self.fenced = 0
         # Those that stand still for a while, as a process does that gets no time.
-        self.stopped: set[Intake | Keeper] = set()
+        self.stopped: set[Intake | StateOwner] = set()
 
     def run(self, moves: int) -> None:
         """Live through this many moves, then let all come to its end, and check."""
@@ -137,7 +137,7 @@ class World:
     def own(self, kind: str, partition: int) -> None:
         args = (self.kafka, self.machine, self.clock, partition)
         self.owners[kind, partition] = (
-            Intake(*args, self.states) if kind == NAMES.input else Keeper(*args, self.brokers)
+            Intake(*args, self.states) if kind == NAMES.input else StateOwner(*args, self.brokers)
         )
 
     def begin(self) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from random import Random
 
 from tests.ledger.half.world import GROUP, LIMITS, TARGET, Pairs, command
-from tests.ledger.instances import Clock, Intake, Keeper, Steps
+from tests.ledger.instances import Clock, Intake, StateOwner, Steps
 from tests.ledger.kafka_model import Fenced, Kafka, Record
 
 from headrace.client.message import ID_HEADER, find_header
@@ -88,9 +88,9 @@ class Story:
         self.seen: list[str] = []
         self.alarms: list[tuple[str, str]] = []
         self._looked: dict[tuple[str, int], int] = {}
-        self._owners: dict[tuple[str, int], Intake | Keeper] = {}
-        self._work: dict[Intake | Keeper, Steps] = {}
-        self._stopped: set[Intake | Keeper] = set()
+        self._owners: dict[tuple[str, int], Intake | StateOwner] = {}
+        self._work: dict[Intake | StateOwner, Steps] = {}
+        self._stopped: set[Intake | StateOwner] = set()
 
     def run(self, moves: int) -> None:
         """Live through this many moves, then let all come to its end, and check."""
@@ -153,16 +153,16 @@ class Story:
             args = (self.kafka, self.machine, self.clock, partition)
             self._owners[kind, partition] = Intake(*args, self.states)
             return
-        keeper = Keeper(self.kafka, self.machine, self.clock, partition)
-        done = keeper.state.committed
+        owner = StateOwner(self.kafka, self.machine, self.clock, partition)
+        done = owner.state.committed
 
         def ring(plan: PlannedTransaction) -> list[NamedAlarm]:
             rung = done(plan)
             self.alarms += rung
             return rung
 
-        keeper.state.committed = ring  # type: ignore[method-assign]
-        self._owners[kind, partition] = keeper
+        owner.state.committed = ring  # type: ignore[method-assign]
+        self._owners[kind, partition] = owner
 
     def begin(self) -> None:
         """An owner begins its next piece of work, if it is not in the middle of one."""

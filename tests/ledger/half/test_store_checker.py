@@ -1,4 +1,4 @@
-"""Half messages tied to transactions of the store: whoever joins first wins, on both databases."""
+"""Half messages tied to transactions of the store: the first to join wins, on both databases."""
 
 from __future__ import annotations
 
