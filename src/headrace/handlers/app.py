@@ -127,9 +127,9 @@ class App:
 
     def half_store_checker(self, group: str) -> None:
         """Check a producer group by the app's store, for halves that `join` its transactions."""
-        from headrace.handlers.half.checkers import register
+        from headrace.handlers.half.checkers import register_store
 
-        register(self, group)
+        register_store(self, group)
 
     def on_alarm(self, callback: Callable[[Alarm], None]) -> Callable[[Alarm], None]:
         """Call a function for every alarm; works as a decorator too."""

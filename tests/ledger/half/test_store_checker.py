@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 from tests.waiting import WAIT_SECONDS
 
+from headrace import App
 from headrace.client.message import Message
 from headrace.handlers.context import AppContext
 from headrace.handlers.half.checkers import (
@@ -54,6 +55,19 @@ def test_a_transaction_that_rolled_back_has_not_and_never_will(context: AppConte
     with pytest.raises(HalfGivenUp), store.begin() as tx:
         join(store, tx, "a")
     assert has_committed(context, question(context)) is False
+
+
+def test_an_app_makes_its_store_the_checker_of_a_group(store_url: str) -> None:
+    app = App("127.0.0.1:1", store=store_url)
+    app.half_store_checker("shop")
+    store = app.context.need_store("this test")
+    store.create()
+    with store.begin() as tx:
+        join(store, tx, "a")
+    checker = app.half_checkers["shop"]
+    assert checker.ask(app.context, question(app.context)) is True
+    assert checker.ask(app.context, question(app.context, "b")) is False
+    store.close()
 
 
 def test_ids_do_not_know_each_other(context: AppContext) -> None:
