@@ -10,6 +10,7 @@ from headrace.spark.pipelines.pacing import (
     RECORDS_PER_BATCH,
     Backoff,
     Window,
+    rate_interval_s,
     records_per_batch,
     records_per_trigger,
     trigger_seconds,
@@ -55,7 +56,15 @@ def test_a_rate_is_a_number_of_records_for_each_batch() -> None:
     assert records_per_trigger(50_000, 2.0) == 100_000
     assert records_per_trigger(0.1, 1.0) == 1
     with pytest.raises(PipelineError):
-        records_per_trigger(0, 1.0)
+        rate_interval_s(0, 1.0)
+
+
+def test_a_rate_below_one_record_for_each_batch_makes_batches_rarer() -> None:
+    assert rate_interval_s(50_000, 2.0) == 2.0
+    assert rate_interval_s(0.1, 1.0) == 10.0
+    for rate in (0.1, 0.3, 1.0, 7.0):
+        interval_s = rate_interval_s(rate, 1.0)
+        assert records_per_trigger(rate, interval_s) <= rate * interval_s + 1e-9
 
 
 def test_a_batch_has_an_end_and_holds_what_comes_until_the_next() -> None:

@@ -69,16 +69,21 @@ class Backoff:
         self.failures = 0
 
 
-def records_per_batch(trigger_seconds: float) -> int:
+def records_per_batch(interval_s: float) -> int:
     """How many records a batch may take by default."""
-    return max(RECORDS_PER_BATCH, int(RECORDS_PER_SECOND * trigger_seconds))
+    return max(RECORDS_PER_BATCH, int(RECORDS_PER_SECOND * interval_s))
 
 
-def records_per_trigger(records_per_s: float, trigger_seconds: float) -> int:
+def records_per_trigger(records_per_s: float, interval_s: float) -> int:
     """How many records a batch may take at a given rate."""
+    return max(1, int(records_per_s * interval_s))
+
+
+def rate_interval_s(records_per_s: float, interval_s: float) -> float:
+    """The interval between batches at a given rate: long enough for a whole record."""
     if records_per_s <= 0:
         raise PipelineError(f"{records_per_s:g} records a second is not a rate", "--rate 50000")
-    return max(1, int(records_per_s * trigger_seconds))
+    return max(interval_s, 1 / records_per_s)
 
 
 def trigger_seconds(text: str) -> float:

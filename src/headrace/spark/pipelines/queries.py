@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ from headrace.spark.errors import PipelineError
 from headrace.spark.pipelines.foreach_batch import write_batches
 from headrace.spark.pipelines.frames import Connector, dead_letters, records, rows_of, task_key
 from headrace.spark.pipelines.pacing import (
+    rate_interval_s,
     records_per_batch,
     records_per_trigger,
     trigger_seconds,
@@ -96,11 +98,11 @@ def group_of(pipeline: Pipeline) -> str:
 
 def _connector(pipeline: Pipeline, settings: QuerySettings) -> Connector:
     options = _options(settings, "consumer")
-    every_s = trigger_seconds(pipeline.trigger) if pipeline.trigger else RATE_TRIGGER_SECONDS
+    interval_s = _interval_s(pipeline, settings) or RATE_TRIGGER_SECONDS
     if settings.records_per_s is not None:
-        options[MAX_OFFSETS] = str(records_per_trigger(settings.records_per_s, every_s))
+        options[MAX_OFFSETS] = str(records_per_trigger(settings.records_per_s, interval_s))
     elif MAX_OFFSETS.lower() not in map(str.lower, pipeline.options):
-        options[MAX_OFFSETS] = str(records_per_batch(every_s))
+        options[MAX_OFFSETS] = str(records_per_batch(interval_s))
     if settings.connector == "headrace":
         options["group"] = group_of(pipeline)
     else:
@@ -183,10 +185,18 @@ def _triggered(
 ) -> DataStreamWriter:
     if settings.to_end and settings.records_per_s is None:
         return writer.trigger(availableNow=True)
-    every = pipeline.trigger or (
-        f"{RATE_TRIGGER_SECONDS} seconds" if settings.records_per_s else None
-    )
-    return writer if every is None else writer.trigger(processingTime=every)
+    interval_s = _interval_s(pipeline, settings)
+    if interval_s is None:
+        return writer
+    return writer.trigger(processingTime=f"{math.ceil(interval_s * 1000)} milliseconds")
+
+
+def _interval_s(pipeline: Pipeline, settings: QuerySettings) -> float | None:
+    """The interval between batches; None if they follow each other as fast as possible."""
+    interval_s = trigger_seconds(pipeline.trigger) if pipeline.trigger else None
+    if settings.records_per_s is None:
+        return interval_s
+    return rate_interval_s(settings.records_per_s, interval_s or RATE_TRIGGER_SECONDS)
 
 
 def _reduced_to_latest(sink: Table, write: ForeachBatch) -> ForeachBatch:
