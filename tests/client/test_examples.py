@@ -53,7 +53,7 @@ PRINTED = {
     ],
     "consumer_wrong_group.py": [
         "group 'biling' has never committed on topic 'orders-of-years', which holds 20 records: "
-        'is the group\'s name right? (hint: if it is, say where to start: start="earliest", '
+        'is the group\'s name right? (hint: if it is, give it a start: start="earliest", '
         'start="latest", start="2h" (two hours ago) or start="2026-01-31T08:00Z")',
         "read 20",
     ],

@@ -77,14 +77,14 @@ class NoStart(WhereToStart):
 
 
 class UnknownGroupHistory(WhereToStart):
-    """A group that was never seen on a topic with a long history must say where to start."""
+    """A group that is new to a topic with a long history must be given a start."""
 
     def __init__(self, group: str, topic: str, records: int, older_than: str | None) -> None:
         age = f", the oldest more than {older_than} old" if older_than else ""
         super().__init__(
             f"group {group!r} has never committed on topic {topic!r}, which holds "
             f"{records:,} records{age}: is the group's name right?",
-            'if it is, say where to start: start="earliest", start="latest", '
+            'if it is, give it a start: start="earliest", start="latest", '
             'start="2h" (two hours ago) or start="2026-01-31T08:00Z"',
         )
         self.group = group
@@ -93,7 +93,7 @@ class UnknownGroupHistory(WhereToStart):
 
 
 class UndecodableRecord(ClientError):
-    """A deserialiser refused a record; `record` is what it refused, the next poll goes on."""
+    """A deserialiser refused `record`; the next poll continues after it."""
 
     CODE = KafkaError._VALUE_DESERIALIZATION
 

@@ -56,7 +56,7 @@ class ConsumerInterceptor:
 
 
 class Chain:
-    """Interceptors in the order given; what one raises is logged, and the next goes on."""
+    """Interceptors in the given order; what one raises is logged, and the next is called."""
 
     def __init__(self, given: Any) -> None:
         self._members = tuple(_made(one) for one in _listed(given))

@@ -17,7 +17,7 @@ def retry(
     attempts_max: int | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> T:
-    """Call `attempt` until it returns; `pause_s` says how long to wait after an error.
+    """Call `attempt` until it returns; `pause_s(error)` is how long to wait after it.
 
     The error is raised if `pause_s` returns None, the time is over or it was the last attempt.
     """

@@ -144,7 +144,7 @@ def _refusal(name: str, kind: ClientKind) -> str:
         return f"{name} is a setting of a {other}, not of a {kind}"
     near = difflib.get_close_matches(name, _known(kind), n=1, cutoff=0.5)
     hint = f": did you mean {near[0]}?" if near else ""
-    return f"there is no setting {name} of a {kind}{hint}"
+    return f"{name} is not a setting of a {kind}{hint}"
 
 
 def _known(kind: ClientKind) -> list[str]:

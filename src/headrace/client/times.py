@@ -1,4 +1,4 @@
-"""Points in time as people write and read them: ISO 8601, in UTC unless they say otherwise."""
+"""Points in time as people write and read them: ISO 8601, in UTC by default."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def start_quickly(arguments: list[str]) -> bool:
 
 
 def read_plain(arguments: list[str]) -> ServeOptions | None:
-    """Read options of the form `--name value`; None if anything else is there."""
+    """Read options of the form `--name value`; None if there is anything else."""
     fields: dict[str, Any] = {}
     pairs: list[str] = []
     rest = iter(arguments)

@@ -30,7 +30,7 @@ def load_module(name: str) -> ModuleType:
 def load_object(target: str, kind: type[Kind], called: str, usage: str, made: str) -> Kind:
     """The object at MODULE:NAME; the hint of an error is the nearest one, or how to make one.
 
-    `called` says what it is, such as "an App"; `usage` is a command, `made` a line of code.
+    `called` is its kind, such as "an App"; `usage` is a command, `made` a line of code.
     """
     module_name, _, name = target.partition(":")
     if not name:

@@ -43,7 +43,7 @@ class MessageFilter:
 
 @dataclass(frozen=True, kw_only=True)
 class MessageChoice(MessageFilter):
-    """Arguments and options that say which failed messages a verb changes."""
+    """Arguments and options that select the failed messages to change."""
 
     ids: IdsArgument = None
     everything: Annotated[bool, typer.Option("--all", help="All messages.")] = False

@@ -112,14 +112,14 @@ def _java(is_needed: bool) -> Verdict:
     if program is None:
         return not is_needed, f"not found; {advice}"
     try:
-        told = subprocess.run(
+        printed = subprocess.run(
             [program, "-version"], capture_output=True, text=True, timeout=JAVA_SECONDS, check=False
         ).stderr
     except (OSError, subprocess.TimeoutExpired) as error:
         return not is_needed, f"{error}; {advice}"
-    found = re.search(r'version "(\d+)([^"]*)"', told)
+    found = re.search(r'version "(\d+)([^"]*)"', printed)
     if found is None or int(found[1]) < JAVA_WANTED:
-        return not is_needed, f"{told.splitlines()[0] if told else 'no version'}; {advice}"
+        return not is_needed, f"{printed.splitlines()[0] if printed else 'no version'}; {advice}"
     return True, f"{found[1]}{found[2]}"
 
 

@@ -1,4 +1,4 @@
-"""What `headrace lag` prints: groups, looks and findings as tables or JSON."""
+"""What `headrace lag` prints: groups, measurements and causes, as tables or JSON."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ GROUP_COLUMNS = ("group", "type", "state", "members", "lag", "behind", "worst")
 PARTITION_COLUMNS = (
     "group", "topic", "partition", "committed", "end", "lag", "behind", "note", "member",
 )  # fmt: skip
-LOOK_COLUMNS = ("time", "group", "lag", "behind", "written/s", "read/s")
-LEVEL_COLUMNS = (*LOOK_COLUMNS, "level")
+WATCH_COLUMNS = ("time", "group", "lag", "behind", "written/s", "read/s")
+LEVEL_COLUMNS = (*WATCH_COLUMNS, "level")
 RETRIES_MAX = 10_000
 
 
-def chooser(cluster: ClusterClient, names: Sequence[str] | None) -> Callable[[GroupRow], bool]:
-    """Which groups are wanted; a name that is no pattern must be there."""
+def group_filter(cluster: ClusterClient, names: Sequence[str] | None) -> Callable[[GroupRow], bool]:
+    """A filter of groups by name or pattern; a plain name must exist."""
     if not names:
         return lambda row: True
     plain = [name for name in names if not set(name) & set("*?[")]
@@ -74,25 +74,25 @@ def show_groups(
         show_rows([_group_row(group) for group in groups], GROUP_COLUMNS, output)
 
 
-def show_look(
+def show_measurement(
     groups: Sequence[GroupLag],
     before: Mapping[str, GroupLag],
     levels: LagWatch | None,
     output: Output,
 ) -> None:
-    """One look of many: a block of lines, or one JSON document a line."""
+    """One measurement of several: a block of lines, or one JSON document a line."""
     rows = []
     for group in groups:
-        look = compare([before.get(group.group, group), group])
-        written = sum(flow.written for flow in look.flows.values())
-        read = sum(flow.read for flow in look.flows.values())
+        change = compare([before.get(group.group, group), group])
+        written = sum(flow.written for flow in change.flows.values())
+        read = sum(flow.read for flow in change.flows.values())
         row: dict[str, Any] = {
             "time": time.strftime("%H:%M:%S", time.localtime(group.at_ms / 1000)),
             "group": group.group,
             "lag": group.lag,
             "behind": _duration(group.behind_ms),
-            "written/s": round(look.per_s(written), 1) if look.watched_s else None,
-            "read/s": round(look.per_s(read), 1) if look.watched_s else None,
+            "written/s": round(change.per_s(written), 1) if change.watched_s else None,
+            "read/s": round(change.per_s(read), 1) if change.watched_s else None,
         }
         if levels is not None:
             row["level"] = levels.levels.get(group.group, StoredLevel()).level.word
@@ -101,7 +101,7 @@ def show_look(
             print(json.dumps({"at_ms": group.at_ms, **group_document(group), **extra}), flush=True)
         rows.append(row)
     if output is Output.table:
-        show_rows(rows, LOOK_COLUMNS if levels is None else LEVEL_COLUMNS, output)
+        show_rows(rows, WATCH_COLUMNS if levels is None else LEVEL_COLUMNS, output)
         print(flush=True)
 
 

@@ -49,7 +49,7 @@ def list_lag(
     from headrace.lag.meter import Meter
 
     with kafka.cluster() as cluster:
-        is_wanted = lag_rows.chooser(cluster, names)
+        is_wanted = lag_rows.group_filter(cluster, names)
         found = Meter(cluster, SystemClock()).measure(is_wanted)
     if behind:
         found = [group for group in found if group.lag]
@@ -88,14 +88,14 @@ def watch(
         contextlib.suppress(KeyboardInterrupt),
     ):
         meter = Meter(cluster, clock)
-        is_wanted = lag_rows.chooser(cluster, names)
+        is_wanted = lag_rows.group_filter(cluster, names)
         before: dict[str, GroupLag] = {}
         number = 0
         while True:
             measured = meter.measure(is_wanted)
             if levels is not None:
                 levels.update(measured, clock.now_ms(), clock.monotonic_ms())
-            lag_rows.show_look(measured, before, levels, output)
+            lag_rows.show_measurement(measured, before, levels, output)
             before = {group.group: group for group in measured}
             number += 1
             if number == count:

@@ -48,7 +48,7 @@ class Consumption:
         self._done = options.count == 0
 
     def interrupt(self, *_: object) -> NoReturn:
-        """A signal: end now, or with the next look where the library swallows the exception."""
+        """Called by a signal: stop now, or at the next poll if the library drops the exception."""
         self._done = True
         raise KeyboardInterrupt
 
@@ -170,7 +170,7 @@ def consume_config(options: ConsumeOptions, config: dict[str, Any]) -> dict[str,
 
 
 def reader_is_gone(out: BinaryIO) -> bool:
-    """True when standard output is a pipe that nobody reads any more."""
+    """Whether standard output is a pipe that its reader has closed."""
     if not hasattr(select, "poll"):
         return False
     poller = select.poll()

@@ -1,7 +1,7 @@
 """Ending transactions from outside: by fencing a producer, or by a marker in one partition.
 
-A hanging transaction is open in a partition although no coordinator knows it any more. It holds
-back every read_committed reader of the partition. Brokers before KIP-890 could be left with one
+A hanging transaction is open in a partition but unknown to every coordinator. It holds back every
+read_committed reader of the partition. Brokers before KIP-890 could be left with one
 when a late request of a dead producer came after its transaction had ended.
 """
 

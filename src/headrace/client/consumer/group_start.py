@@ -80,7 +80,7 @@ class StartRule(Enum):
     COMMITTED = auto()  # where the group was
     START = auto()  # at the configured start: the group is new to the topic
     OLDEST = auto()  # at its oldest record: the partition is newer than the group
-    SINCE = auto()  # where it ended when the group began: it was there, but was never reached
+    SINCE = auto()  # where it ended when the group began: it existed, but was never read
     UNCLEAR = auto()  # no mark shows which of the two is older
 
 
