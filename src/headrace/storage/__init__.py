@@ -1,9 +1,9 @@
 """The log on disk, in Apache Kafka's file format, durable by default.
 
-`manager.py` has all logs of a broker and saves them in rounds (`checkpoint_round.py`). `log/` is
-the log of one partition, `recovery/` opens it, `cleaner/` compacts it, and `dirs/` has the folders
-it is in. `files.py` is the port to the disk, `os_files.py` the real disk, `names.py` the names of
-all files. `dump.py` and `verify.py` only read.
+`manager.py` has all logs of a broker and saves them in rounds (`checkpoint_round.py`) to the
+`checkpoint_files.py`. `log/` is the log of one partition, `recovery/` opens it, `cleaner/` compacts
+it, and `dirs/` has the folders it is in. `files.py` is the port to the disk, `os_files.py` the real
+disk, `names.py` the names of all files. `dump.py` and `verify.py` only read.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ class CheckpointRound:
 
     def __init__(self, manager: LogManager) -> None:
         self._manager = manager
-        self._truncations = manager._truncations
+        self._truncations = manager.checkpoint_files.truncations
         self._begun: list[Checkpoint] = []
         self._done: list[Checkpoint] = []
         #: Log dirs whose checkpoint files could not be written, each with the reason.
@@ -43,7 +43,7 @@ class CheckpointRound:
                 if (checkpoint := log.begin_checkpoint()) is not None:
                     self._begun.append(checkpoint)
             except OSError as error:
-                manager._trouble(manager.dir_of(log), error)
+                manager.on_disk_error(manager.dir_of(log), error)
         return bool(self._begun)
 
     def run(self, threads: int = 1) -> None:
@@ -60,17 +60,13 @@ class CheckpointRound:
     def save(self) -> None:
         """Write the recovery points of the logs that were run; may be called on any thread."""
         manager = self._manager
-        with manager._saving:
-            if self._truncations != manager._truncations:
-                return  # these recovery points may be above a truncation since
-            points = {each.log: each.end_offset for each in self._done if each.succeeded}
-            for log_dir, offsets in manager.offsets(points).items():
-                try:
-                    log_dir.checkpoints.write(offsets)
-                except OSError as error:
-                    self.unsaved[log_dir] = error
+        unsaved = manager.checkpoint_files.save_round(self._done, self._truncations)
+        if unsaved is None:
+            return
+        self.unsaved = unsaved
+        dir_of = manager.log_dirs()
         for checkpoint in self._done:
-            if manager._dir_of.get(checkpoint.log) not in self.unsaved:
+            if dir_of.get(checkpoint.log) not in unsaved:
                 checkpoint.remove_older()
 
     def complete(self) -> None:
@@ -84,6 +80,6 @@ class CheckpointRound:
             log.complete_checkpoint(checkpoint)
             error = checkpoint.error or checkpoint.postponed
             if error is not None and not log.deleted:
-                manager._trouble(manager.dir_of(log), error)
+                manager.on_disk_error(manager.dir_of(log), error)
         for log_dir, error in self.unsaved.items():
-            manager._trouble(log_dir, error)
+            manager.on_disk_error(log_dir, error)

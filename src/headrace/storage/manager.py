@@ -10,9 +10,10 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from headrace.storage import names
+from headrace.storage.checkpoint_files import CheckpointFiles
 from headrace.storage.checkpoint_round import CheckpointRound
 from headrace.storage.dirs import checkpoints
-from headrace.storage.dirs.checkpoints import Offsets, format_partition_metadata
+from headrace.storage.dirs.checkpoints import format_partition_metadata
 from headrace.storage.dirs.inventory import DirInventory
 from headrace.storage.dirs.log_dir import LogDir, LogDirError
 from headrace.storage.dirs.log_mover import LogMover
@@ -62,9 +63,7 @@ class LogManager:
         self._deleted: list[DeletedFolder] = []
         self._renamed: set[LogDir] = set()  # those with deletions that are not durable
         self._syncing = threading.Lock()
-        # Guards the checkpoint files and the count of truncations, which outdate a checkpoint.
-        self._saving = threading.Lock()
-        self._truncations = 0
+        self.checkpoint_files = CheckpointFiles(self)
 
     def __iter__(self) -> Iterator[Log]:
         return iter(self._logs.values())
@@ -177,7 +176,7 @@ class LogManager:
                 recovery_point=recovery_points.get(key, 0),
                 is_saved=points_lost or key in recovery_points,
                 start_offset=starts.get(key, 0),
-                on_truncation=self._save_truncation,
+                on_truncation=self.checkpoint_files.save_truncation,
                 rng=self._rng,
             )
             self._add(open_log(self.fs, folder, opening), log_dir)
@@ -202,7 +201,7 @@ class LogManager:
         folder = os.path.join(log_dir.path, names.folder_name(topic, partition))
         if self.fs.exists(folder) and self.fs.list(folder):
             raise LogDirError(f"{folder} already exists, but no log was found in it")
-        self._forget([(topic, partition)], log_dir)
+        self.checkpoint_files.forget([(topic, partition)], log_dir)
         try:
             self.fs.mkdir(folder)
             metadata = self.fs.open(os.path.join(folder, names.PARTITION_METADATA), create=True)
@@ -224,7 +223,7 @@ class LogManager:
             epochs=EpochCache([]),
             producers=Producers(),
             topic_id=topic_id,
-            on_truncation=self._save_truncation,
+            on_truncation=self.checkpoint_files.save_truncation,
             rng=self._rng,
         )
         log.unsynced.add(metadata, folder, log_dir.path)
@@ -235,13 +234,7 @@ class LogManager:
         """Spare `create` a wait for the disk if such logs were deleted before; on any thread."""
         for log_dir in self.dirs:
             if log_dir.offline is None:
-                self._forget(places, log_dir)
-
-    def _forget(self, places: Collection[tuple[str, int]], log_dir: LogDir) -> None:
-        """Remove the rows of deleted logs with these names from the checkpoints, durably."""
-        with self._saving:
-            if any(log_dir.checkpoints.knows(place) for place in places):
-                log_dir.checkpoints.keep(self._logs.keys())
+                self.checkpoint_files.forget(places, log_dir)
 
     def delete(self, topic: str, partition: int) -> None:
         """Rename a log's folder; a later purge removes its files. Raises OSError.
@@ -277,6 +270,10 @@ class LogManager:
 
     def dir_of(self, log: Log) -> LogDir:
         return self._dir_of[log]
+
+    def log_dirs(self) -> dict[Log, LogDir]:
+        """The log dir of each log: a copy, made in one step, for any thread."""
+        return self._dir_of.copy()
 
     @property
     def all_here(self) -> bool:
@@ -319,7 +316,7 @@ class LogManager:
             try:
                 count += retention.apply(log, now_ms)
             except OSError as error:
-                self._trouble(self._dir_of[log], error)
+                self.on_disk_error(self._dir_of[log], error)
             log.producers.expire(now_ms, self.producer_expiration_ms)
         return count
 
@@ -365,7 +362,7 @@ class LogManager:
         self._logs[log.topic, log.partition] = log
         self._dir_of[log] = log_dir
 
-    def _trouble(self, log_dir: LogDir, error: OSError) -> None:
+    def on_disk_error(self, log_dir: LogDir, error: OSError) -> None:
         """Retry in the next round after a passing error, such as a full disk; else go offline."""
         if is_passing(error):
             _log.warning("housekeeping in %s is postponed: %s", log_dir.path, error)
@@ -377,49 +374,3 @@ class LogManager:
         for log, its_dir in self._dir_of.items():
             if its_dir is log_dir:
                 log.offline = log.offline or error
-
-    def offsets(self, points: Mapping[Log, int]) -> dict[LogDir, dict[str, Offsets]]:
-        """The present content of the checkpoint files; on any thread.
-
-        `points` are recovery points that are not in the logs yet.
-        """
-        files: dict[LogDir, dict[str, Offsets]] = {
-            log_dir: {
-                checkpoints.RECOVERY_POINT: {},
-                checkpoints.LOG_START: {},
-                checkpoints.HIGH_WATERMARK: {},
-            }
-            for log_dir in self.dirs
-            if log_dir.offline is None
-        }
-        with self.moves.placing:
-            placed = self.moves.places()
-            # A copy, made in one step, since the logs' own thread runs on.
-            for log, log_dir in self._dir_of.copy().items():
-                placed.append((log, log_dir, points.get(log, log.recovery_point)))
-        # Moving logs come first, with their other place: a crash decides which of the two counts.
-        for log, log_dir, point in placed:
-            if log_dir in files:
-                rows, key = files[log_dir], (log.topic, log.partition)
-                rows[checkpoints.RECOVERY_POINT][key] = point
-                if log.start_offset > log.segments[0].base_offset:
-                    rows[checkpoints.LOG_START][key] = log.start_offset
-                rows[checkpoints.HIGH_WATERMARK][key] = log.high_watermark
-        return files
-
-    def write_checkpoint(self, log_dir: LogDir, name: str, offsets: Offsets) -> None:
-        """Replace one checkpoint file of a log dir; on any thread. Raises OSError."""
-        with self._saving:
-            log_dir.checkpoints.write({name: offsets})
-
-    def save_dir(self, log_dir: LogDir) -> None:
-        """Replace the checkpoint files of a log dir by the present state; on any thread."""
-        with self._saving:
-            if log_dir.offline is None:
-                log_dir.checkpoints.write(self.offsets({})[log_dir])
-
-    def _save_truncation(self, log: Log) -> None:
-        """Make a lowered recovery point durable before the log is cut."""
-        with self._saving:
-            self._truncations += 1
-        self.save_dir(self._dir_of[log])

@@ -201,7 +201,7 @@ class Cleaner:
             for each in self._logs
             if self._logs.dir_of(each) is log_dir and each in self._cleaned
         }
-        save = self._logs.write_checkpoint
+        save = self._logs.checkpoint_files.write
         await self._run_in_thread(partial(save, log_dir, checkpoints.CLEANER, offsets))
 
     def _failed(self, log: Log, error: Exception) -> None:

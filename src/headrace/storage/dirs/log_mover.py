@@ -58,7 +58,12 @@ class LogMover:
         """Begin to move a log; its folder is created later."""
         manager = self._manager
         move = LogMove(
-            log, manager.dir_of(log), target, manager.unique(), manager.save_dir, self._arrived
+            log,
+            manager.dir_of(log),
+            target,
+            manager.unique(),
+            manager.checkpoint_files.save_dir,
+            self._arrived,
         )
         self._by_log[log] = move
         return move
