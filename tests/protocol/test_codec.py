@@ -11,12 +11,12 @@ from headrace.protocol.api.fetch import (
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
-    LeaderIdAndEpoch,
     PartitionData,
 )
 from headrace.protocol.api.heartbeat import HeartbeatRequest, HeartbeatResponse
 from headrace.protocol.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from headrace.protocol.codec import decode, decoder, encode, encoder, segments
+from headrace.protocol.leaders import LeaderIdAndEpoch
 from headrace.protocol.primitives import ProtocolError
 
 

@@ -9,10 +9,10 @@ from tests.broker.apis.asking import Asker, with_broker
 
 from headrace.config import Source
 from headrace.config.changes import Operation, ResourceType
+from headrace.protocol.api.alter_configs import AlterConfigsResourceResponse
 from headrace.protocol.api.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
-    AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )

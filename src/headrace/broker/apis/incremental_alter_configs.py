@@ -13,9 +13,9 @@ from headrace.broker.node import Node
 from headrace.broker.registry import Context, serves
 from headrace.broker.topics import Alteration
 from headrace.config.changes import Change, Operation, apply_changes
+from headrace.protocol.api.alter_configs import AlterConfigsResourceResponse
 from headrace.protocol.api.incremental_alter_configs import (
     AlterableConfig,
-    AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sized
 
+from headrace.protocol.leaders import LeaderIdAndEpoch, NodeEndpoint
 from headrace.protocol.schema import (
     Message,
     array,
@@ -73,11 +74,6 @@ class EpochEndOffset(Message):
     end_offset: int = int64(default=-1)
 
 
-class LeaderIdAndEpoch(Message):
-    leader_id: int = int32(default=-1)
-    leader_epoch: int = int32(default=-1)
-
-
 class SnapshotId(Message):
     end_offset: int = int64(default=-1)
     epoch: int = int32(default=-1)
@@ -106,13 +102,6 @@ class FetchableTopicResponse(Message):
     topic: str = string("0-12")
     topic_id: bytes = uuid("13+")
     partitions: list[PartitionData] = array(PartitionData)
-
-
-class NodeEndpoint(Message):
-    node_id: int = int32()
-    host: str = string()
-    port: int = int32()
-    rack: str | None = string(nullable="0+", default=None)
 
 
 class FetchResponse(Message, key=1, versions="4-18", flexible=12):

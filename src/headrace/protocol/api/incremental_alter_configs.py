@@ -5,7 +5,8 @@ v1: flexible.
 
 from __future__ import annotations
 
-from headrace.protocol.schema import Message, array, boolean, int8, int16, int32, string
+from headrace.protocol.api.alter_configs import AlterConfigsResourceResponse
+from headrace.protocol.schema import Message, array, boolean, int8, int32, string
 
 
 class AlterableConfig(Message):
@@ -23,13 +24,6 @@ class AlterConfigsResource(Message):
 class IncrementalAlterConfigsRequest(Message, key=44, versions="0-1", flexible=1):
     resources: list[AlterConfigsResource] = array(AlterConfigsResource)
     validate_only: bool = boolean()
-
-
-class AlterConfigsResourceResponse(Message):
-    error_code: int = int16()
-    error_message: str | None = string(nullable="0+")
-    resource_type: int = int8()
-    resource_name: str = string()
 
 
 class IncrementalAlterConfigsResponse(Message, key=44, versions="0-1", flexible=1):

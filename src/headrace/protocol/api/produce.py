@@ -9,6 +9,7 @@ topic ids instead of names.
 
 from __future__ import annotations
 
+from headrace.protocol.leaders import LeaderIdAndEpoch, NodeEndpoint
 from headrace.protocol.schema import (
     Message,
     array,
@@ -45,11 +46,6 @@ class BatchIndexAndErrorMessage(Message):
     batch_index_error_message: str | None = string(nullable="0+", default=None)
 
 
-class LeaderIdAndEpoch(Message):
-    leader_id: int = int32(default=-1)
-    leader_epoch: int = int32(default=-1)
-
-
 class PartitionProduceResponse(Message):
     index: int = int32()
     error_code: int = int16()
@@ -65,13 +61,6 @@ class TopicProduceResponse(Message):
     name: str = string("0-12")
     topic_id: bytes = uuid("13+")
     partition_responses: list[PartitionProduceResponse] = array(PartitionProduceResponse)
-
-
-class NodeEndpoint(Message):
-    node_id: int = int32()
-    host: str = string()
-    port: int = int32()
-    rack: str | None = string(nullable="0+", default=None)
 
 
 class ProduceResponse(Message, key=0, versions="0-13", flexible=9):

@@ -5,6 +5,7 @@ v2: renewal of locks (KIP-1222).
 
 from __future__ import annotations
 
+from headrace.protocol.leaders import NodeEndpoint
 from headrace.protocol.schema import (
     Message,
     array,
@@ -58,13 +59,6 @@ class PartitionData(Message):
 class ShareAcknowledgeTopicResponse(Message):
     topic_id: bytes = uuid()
     partitions: list[PartitionData] = array(PartitionData)
-
-
-class NodeEndpoint(Message):
-    node_id: int = int32()
-    host: str = string()
-    port: int = int32()
-    rack: str | None = string(nullable="0+", default=None)
 
 
 class ShareAcknowledgeResponse(Message, key=79, versions="1-2", flexible=0):

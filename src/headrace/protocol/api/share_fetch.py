@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sized
 
+from headrace.protocol.api.share_acknowledge import AcknowledgementBatch, LeaderIdAndEpoch
+from headrace.protocol.leaders import NodeEndpoint
 from headrace.protocol.schema import (
     Message,
     array,
@@ -20,12 +22,6 @@ from headrace.protocol.schema import (
     struct,
     uuid,
 )
-
-
-class AcknowledgementBatch(Message):
-    first_offset: int = int64()
-    last_offset: int = int64()
-    acknowledge_types: list[int] = array(int8)
 
 
 class FetchPartition(Message):
@@ -59,11 +55,6 @@ class ShareFetchRequest(Message, key=78, versions="1-2", flexible=0):
     forgotten_topics_data: list[ForgottenTopic] = array(ForgottenTopic)
 
 
-class LeaderIdAndEpoch(Message):
-    leader_id: int = int32()
-    leader_epoch: int = int32()
-
-
 class AcquiredRecords(Message):
     first_offset: int = int64()
     last_offset: int = int64()
@@ -84,13 +75,6 @@ class PartitionData(Message):
 class ShareFetchableTopicResponse(Message):
     topic_id: bytes = uuid()
     partitions: list[PartitionData] = array(PartitionData)
-
-
-class NodeEndpoint(Message):
-    node_id: int = int32()
-    host: str = string()
-    port: int = int32()
-    rack: str | None = string(nullable="0+", default=None)
 
 
 class ShareFetchResponse(Message, key=78, versions="1-2", flexible=0):
