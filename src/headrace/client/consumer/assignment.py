@@ -69,8 +69,9 @@ class Assignment:
         self._watched: set[str] = set()
         self._is_subscribed = False
         self._starting: dict[TopicPartition, Any] = {}
-        self._paused: list[Any] = []
-        self._paused_now: set[TopicPartition] = set()
+        # Paused by a listener: done once the partitions are assigned.
+        self._pause_later: list[Any] = []
+        self._paused: set[TopicPartition] = set()
 
     def subscribe(
         self,
@@ -157,7 +158,7 @@ class Assignment:
             self._consumed.move((topic, partition), offset)
         self.on_left([(topic, partition)])
 
-    def begin_again(self, topic: str, partition: int, offset: int) -> None:
+    def restart(self, topic: str, partition: int, offset: int) -> None:
         """Read a partition from another offset after the library has given up on its offset."""
         self.on_left([(topic, partition)])
         if self._is_cooperative or not self._is_subscribed:
@@ -175,13 +176,13 @@ class Assignment:
     def pause(self, partitions: list[Any]) -> None:
         """Read nothing from these; inside a listener, from their start on."""
         if self.is_listening:
-            self._paused += partitions
+            self._pause_later += partitions
         else:
             self._pause(partitions)
 
     def resume(self, partitions: list[Any]) -> None:
         """Read from these again."""
-        self._paused_now.difference_update((it.topic, it.partition) for it in partitions)
+        self._paused.difference_update((it.topic, it.partition) for it in partitions)
         self._client.resume(partitions)
 
     @contextmanager
@@ -240,8 +241,8 @@ class Assignment:
             self._starting = {}
             assign(starts)
             self.owned = (self.owned if self._is_cooperative else {}) | _started(starts)
-        if self._paused:
-            paused, self._paused = self._paused, []
+        if self._pause_later:
+            paused, self._pause_later = self._pause_later, []
             self._pause(paused)
 
     def _leave(self, partitions: list[Any], listener: OnRevoke | None, *, is_lost: bool) -> None:
@@ -263,14 +264,14 @@ class Assignment:
             self.on_left(places)
 
     def _pause(self, partitions: list[Any]) -> None:
-        self._paused_now.update((it.topic, it.partition) for it in partitions)
+        self._paused.update((it.topic, it.partition) for it in partitions)
         self._client.pause(partitions)
 
     def _unpause(self, places: Iterable[TopicPartition]) -> None:
         """Release partitions unpaused: the library would not read them when they come back."""
-        resting = [LibraryPartition(*place) for place in places if place in self._paused_now]
-        if resting:
-            self.resume(resting)
+        paused = [LibraryPartition(*place) for place in places if place in self._paused]
+        if paused:
+            self.resume(paused)
 
     def commit_done(self) -> None:
         """Commit all that the caller has been given, and wait."""

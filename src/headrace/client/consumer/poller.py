@@ -173,4 +173,4 @@ class RecordPoller:
             )
         key = (topic, partition)
         offset = self._offsets.at([key], self._reset, time.time_ns() // 1_000_000)[key]
-        self._assignment.begin_again(topic, partition, offset)
+        self._assignment.restart(topic, partition, offset)
