@@ -120,4 +120,4 @@ def test_settings_of_a_producer_do_not_disturb_the_consumers(
 
 def test_http_beyond_this_machine_needs_a_token(store: Store, headrace: Headrace) -> None:
     refused = headrace("outbox", "relay", "--http", "0.0.0.0:0", fails=True)
-    assert "give a token" in refused.stderr
+    assert "set a token" in refused.stderr
