@@ -10,6 +10,7 @@ import logging
 import struct
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -60,7 +61,7 @@ _GENERATION = struct.Struct("=i")
 _log = logging.getLogger("headrace.dispatch")
 
 
-class _RestartingThread:
+class _RestartingThread(ABC):
     """A thread that runs `_read` until it is stopped, and again after every error."""
 
     def __init__(self, topic: str, name: str) -> None:
@@ -85,8 +86,9 @@ class _RestartingThread:
                 _log.exception("the consumer of %s starts again", self._topic)
                 self._stopping.wait(RESTART_SECONDS)
 
+    @abstractmethod
     def _read(self) -> None:
-        raise NotImplementedError
+        """Read until `_stopping` is set, or raise an error."""
 
 
 class AssignedPartition(NamedTuple):
