@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 
-from headrace.cli.common.connection import open_cluster
+from headrace.cli.common.connection import KafkaOptions
 from headrace.client.admin.aborts import find_hanging, find_producer, write_marker
 
 # Longer than any transaction of the services may be open.
@@ -19,7 +19,7 @@ AGE_MS = 30_000
 
 def end_hanging(bootstrap: str) -> int:
     """Do as `headrace txn hanging` and `headrace txn abort`; how many there were."""
-    with open_cluster(bootstrap, None) as cluster:
+    with KafkaOptions(bootstrap=bootstrap).cluster() as cluster:
         rows = find_hanging(cluster, {}, round(time.time() * 1000) - AGE_MS)
         for row in rows:
             key = (row.topic, row.partition)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -68,108 +68,82 @@ class KafkaOptions:
 
     def config(self) -> dict[str, Any]:
         """Settings of a confluent-kafka client, once a broker is known to answer."""
-        return client_config(self.bootstrap, self.properties)
+        given = self.given()
+        check_reachable(self.bootstrap)
+        # librdkafka would also write connection errors to standard error by itself.
+        return {"log_level": 0, **given}
 
     def admin(self) -> AdminClient:
         """An admin client of the cluster."""
-        return admin_client(self.bootstrap, self.properties)
+        config = self.config()
+        with self.errors():
+            from confluent_kafka.admin import AdminClient
 
-    def errors(self) -> AbstractContextManager[None]:
-        """Turns the client library's exceptions into errors of the command."""
-        return client_errors(self.bootstrap)
+            return AdminClient(config)
 
-    def settings(self) -> AbstractContextManager[dict[str, Any]]:
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        """Turn the client library's exceptions into errors of the command."""
+        from confluent_kafka import KafkaError, KafkaException
+
+        try:
+            yield
+        except KafkaException as problem:
+            error = problem.args[0]
+            if not isinstance(error, KafkaError):
+                raise CliError(str(error)) from None
+            raise CliError(*explain(error, self.bootstrap)) from None
+        except TimeoutError:
+            raise self._no_answer() from None
+
+    @contextmanager
+    def settings(self) -> Iterator[dict[str, Any]]:
         """Settings for Headrace's own clients; errors inside become errors of the command."""
-        return client_settings(self.bootstrap, self.properties)
+        from headrace.client.errors import UnknownSetting
 
-    def cluster(self) -> AbstractContextManager[ClusterClient]:
+        try:
+            settings = self.config()
+            with self.errors():
+                yield settings
+        except UnknownSetting as unknown:
+            raise CliError(f"-X: {unknown}", exit_code=2) from None
+
+    @contextmanager
+    def cluster(self) -> Iterator[ClusterClient]:
         """The cluster over our own wire; errors inside become errors of the command."""
-        return open_cluster(self.bootstrap, self.properties)
+        # Imported late, since the messages of the whole protocol come with it.
+        from headrace.client.wire.cluster import ClusterClient
+        from headrace.client.wire.security import Security
+        from headrace.protocol.errors import KafkaError
+        from headrace.protocol.primitives import ProtocolError
 
+        try:
+            security = Security(parse_pairs(self.properties, "-X"))
+        except ValueError as problem:
+            raise CliError(str(problem), "change it with -X NAME=VALUE", 2) from None
+        check_reachable(self.bootstrap)
+        servers = split_servers(self.bootstrap)
+        try:
+            with ClusterClient(servers, security, REQUEST_TIMEOUT_SECONDS) as cluster:
+                yield cluster
+        except KafkaError as refusal:
+            raise CliError(refusal.message, HINTS.get(refusal.code.name, "")) from None
+        except TimeoutError:
+            raise self._no_answer() from None
+        except (OSError, ProtocolError) as problem:
+            reason = getattr(problem, "strerror", None) or problem
+            hint = (
+                "-X ssl.ca.location=FILE names the certificates to trust"
+                if "CERTIFICATE_VERIFY_FAILED" in str(problem)
+                else "does -X security.protocol fit the port?"
+            )
+            raise CliError(f"the connection to {self.bootstrap} broke: {reason}", hint) from None
 
-def client_config(bootstrap: str, properties: list[str] | None) -> dict[str, Any]:
-    """Settings of a confluent-kafka client, once a broker is known to answer."""
-    given = parse_pairs(properties, "-X")
-    check_reachable(bootstrap)
-    # librdkafka would also write connection errors to standard error by itself.
-    return {"bootstrap.servers": bootstrap, "log_level": 0, **given}
-
-
-def admin_client(bootstrap: str, properties: list[str] | None) -> AdminClient:
-    """An admin client of the cluster."""
-    config = client_config(bootstrap, properties)
-    with client_errors(bootstrap):
-        from confluent_kafka.admin import AdminClient
-
-        return AdminClient(config)
-
-
-@contextmanager
-def client_errors(bootstrap: str) -> Iterator[None]:
-    """Turn the client library's exceptions into errors of the command."""
-    from confluent_kafka import KafkaError, KafkaException
-
-    try:
-        yield
-    except KafkaException as problem:
-        error = problem.args[0]
-        if not isinstance(error, KafkaError):
-            raise CliError(str(error)) from None
-        raise CliError(*explain(error, bootstrap)) from None
-    except TimeoutError:
-        raise CliError(
-            f"no answer from {bootstrap} in {REQUEST_TIMEOUT_SECONDS:g} s", "is the broker busy?"
-        ) from None
-
-
-@contextmanager
-def client_settings(bootstrap: str, properties: list[str] | None) -> Iterator[dict[str, Any]]:
-    """Settings for Headrace's own clients, whose errors inside become the command's."""
-    from headrace.client.errors import UnknownSetting
-
-    try:
-        settings = client_config(bootstrap, properties)
-        with client_errors(bootstrap):
-            yield settings
-    except UnknownSetting as unknown:
-        raise CliError(f"-X: {unknown}", exit_code=2) from None
-
-
-@contextmanager
-def open_cluster(bootstrap: str, properties: list[str] | None) -> Iterator[ClusterClient]:
-    """The cluster at an address; errors inside become errors of the command."""
-    # Imported late, since the messages of the whole protocol come with it.
-    from headrace.client.wire.cluster import ClusterClient
-    from headrace.client.wire.security import Security
-    from headrace.protocol.errors import KafkaError
-    from headrace.protocol.primitives import ProtocolError
-
-    servers = [
-        split_address(server, "--bootstrap", default_port=DEFAULT_PORT)
-        for server in filter(None, bootstrap.split(","))
-    ]
-    try:
-        security = Security(parse_pairs(properties, "-X"))
-    except ValueError as problem:
-        raise CliError(str(problem), "change it with -X NAME=VALUE", 2) from None
-    check_reachable(bootstrap)
-    try:
-        with ClusterClient(servers, security, REQUEST_TIMEOUT_SECONDS) as cluster:
-            yield cluster
-    except KafkaError as refusal:
-        raise CliError(refusal.message, HINTS.get(refusal.code.name, "")) from None
-    except TimeoutError:
-        raise CliError(
-            f"no answer from {bootstrap} in {REQUEST_TIMEOUT_SECONDS:g} s", "is the broker busy?"
-        ) from None
-    except (OSError, ProtocolError) as problem:
-        reason = getattr(problem, "strerror", None) or problem
-        hint = (
-            "-X ssl.ca.location=FILE names the certificates to trust"
-            if "CERTIFICATE_VERIFY_FAILED" in str(problem)
-            else "does -X security.protocol fit the port?"
+    def _no_answer(self) -> CliError:
+        return CliError(
+            f"no answer from {self.bootstrap} in {REQUEST_TIMEOUT_SECONDS:g} s",
+            "is the broker busy?",
         )
-        raise CliError(f"the connection to {bootstrap} broke: {reason}", hint) from None
 
 
 def explain(error: Any, bootstrap: str) -> tuple[str, str]:
@@ -201,11 +175,18 @@ def check_reachable(bootstrap: str) -> None:
     """CliError at once if no broker listens at the address."""
     # The library retries for half a minute before it reports a refused connection.
     problem = ""
-    for server in filter(None, bootstrap.split(",")):
-        host, port = split_address(server, "--bootstrap", default_port=DEFAULT_PORT)
+    for server in split_servers(bootstrap):
         try:
-            with socket.create_connection((host, port), CONNECT_TIMEOUT_SECONDS):
+            with socket.create_connection(server, CONNECT_TIMEOUT_SECONDS):
                 return
         except OSError as error:
             problem = error.strerror or str(error)
     raise CliError(f"no broker answers at {bootstrap} ({problem})", "start one with: headrace up")
+
+
+def split_servers(bootstrap: str) -> list[tuple[str, int]]:
+    """The hosts and ports of HOST:PORT[,HOST:PORT]."""
+    return [
+        split_address(server, "--bootstrap", default_port=DEFAULT_PORT)
+        for server in filter(None, bootstrap.split(","))
+    ]

@@ -10,14 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headrace.cli.common.connection import (
-    BootstrapOption,
-    PropertyOption,
-    client_config,
-    client_errors,
-)
+from headrace.cli.common.connection import KafkaOptions
 from headrace.cli.common.errors import CliError
 from headrace.cli.common.loading import load_object
+from headrace.cli.common.option_groups import with_groups
 from headrace.cli.common.output import Output, OutputOption, show_json, show_rows
 from headrace.cli.common.parsing import split_address
 
@@ -88,6 +84,7 @@ def run(
 
 
 @app.command()
+@with_groups
 def status(
     topic: TopicArgument,
     tokens: Annotated[
@@ -96,14 +93,13 @@ def status(
     group: GroupOption = None,
     output: OutputOption = Output.table,
     *,
-    bootstrap: BootstrapOption,
-    properties: PropertyOption = None,
+    kafka: KafkaOptions,
 ) -> None:
     """Show each partition's token, the waiting nodes, and how much is unfinished."""
     from headrace.dispatch.topic_admin import topic_status
 
-    config = client_config(bootstrap, properties)
-    with client_errors(bootstrap), _errors():
+    config = kafka.config()
+    with kafka.errors(), _errors():
         found = topic_status(config, topic, tokens, group)
     if output is Output.json:
         show_json(found)
@@ -118,19 +114,19 @@ def status(
 
 
 @app.command()
+@with_groups
 def heal(
     topic: TopicArgument,
     output: OutputOption = Output.table,
     *,
-    bootstrap: BootstrapOption,
-    properties: PropertyOption = None,
+    kafka: KafkaOptions,
 ) -> None:
     """Make every node put back the tokens of its partitions; harmless at any time."""
     from headrace.client.producer import Producer
     from headrace.dispatch.topic_admin import TopicAdmin
 
-    config = client_config(bootstrap, properties)
-    with client_errors(bootstrap):
+    config = kafka.config()
+    with kafka.errors():
         count = TopicAdmin(config).partitions(topic)
         if not count:
             raise CliError(f"there is no topic {topic}", "headrace topic list")
