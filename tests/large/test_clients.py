@@ -20,8 +20,8 @@ from tests.stores import Pair
 
 from headrace import Consumer, Large, Producer
 from headrace.client.errors import RecordTooLarge
+from headrace.client.message import Message
 from headrace.large.errors import BodyMissing, LargeBroken, LargeRefused, NoDiskSpace
-from headrace.large.records import stream_of
 
 READ_SECONDS = 30.0
 
@@ -79,7 +79,7 @@ def test_values_files_and_iterators_arrive_whole_and_in_order(
         records = read(consumer, len(values))
         for number, (record, (_, expected)) in enumerate(zip(records, values, strict=True)):
             assert (record.value() or b"") == expected
-            assert stream_of(record).read() == expected
+            assert Message.from_record(record).stream().read() == expected
             assert record.headers() == [("n", b"%d" % number)]
             assert record.key() == b"k"
             assert record.timestamp()[1] == 1_700_000_000_000

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from typing import IO, Any
 
 from headrace.client.message import LAZY_RECORDS, Headers, Message
@@ -116,13 +115,6 @@ class LargeMessage(Message):
     def stream(self) -> IO[bytes]:
         """The value as a binary file that is read once, from its beginning."""
         return open_stream(self.large)
-
-
-def stream_of(record: Any) -> IO[bytes]:
-    """The value of any record as a binary file; that of an ordinary record is in memory."""
-    if isinstance(record, LargeRecord):
-        return record.stream()
-    return io.BytesIO(record.value() or b"")
 
 
 def _message(record: LargeRecord, attempt: int) -> Message:

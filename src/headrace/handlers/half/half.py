@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
+from contextlib import contextmanager, suppress
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self
@@ -90,12 +90,8 @@ class Half:
         join(self._context.need_store("half.join"), tx, self.id)
 
     def __enter__(self) -> Self:
-        try:
+        with self._preparing():
             _write(self._prepare, self._timeout_s)
-        except BaseException:
-            self._abandon()
-            raise
-        self.state = "prepared"
         return self
 
     def __exit__(
@@ -107,22 +103,13 @@ class Half:
         decision = self._decision(error)
         if decision is None and self._checker is not None:
             decision = self._checker.ask(self._context, self._message())
-        self.state = "undecided"
-        if decision is not None:
-            try:
+        with self._deciding(decision):
+            if decision is not None:
                 _write(partial(self._decide, decision), self._timeout_s)
-            except Exception as problem:
-                self._alarm(problem)
-            else:
-                self.state = "committed" if decision else "rolled back"
 
     async def __aenter__(self) -> Self:
-        try:
+        with self._preparing():
             await asyncio.wait_for(_written(self._prepare), self._timeout_s)
-        except BaseException:
-            self._abandon()
-            raise
-        self.state = "prepared"
         return self
 
     async def __aexit__(
@@ -134,14 +121,29 @@ class Half:
         decision = self._decision(error)
         if decision is None and self._checker is not None:
             decision = await self._checker.ask_async(self._context, self._message())
-        self.state = "undecided"
-        if decision is not None:
-            try:
+        with self._deciding(decision):
+            if decision is not None:
                 decide = partial(self._decide, decision)
                 await asyncio.wait_for(_written(decide), self._timeout_s)
-            except Exception as problem:
-                self._alarm(problem)
-            else:
+
+    @contextmanager
+    def _preparing(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            self._abandon()
+            raise
+        self.state = "prepared"
+
+    @contextmanager
+    def _deciding(self, decision: bool | None) -> Iterator[None]:
+        self.state = "undecided"
+        try:
+            yield
+        except Exception as problem:
+            self._alarm(problem)
+        else:
+            if decision is not None:
                 self.state = "committed" if decision else "rolled back"
 
     def _prepare(self) -> Sent:
@@ -170,7 +172,7 @@ class Half:
         """Roll back a prepare that may be written although the block never began."""
         self._is_abandoned = True
         if self._is_sent:
-            with contextlib.suppress(Exception):
+            with suppress(Exception):
                 self._decide(False)
 
     def _message(self) -> Message:
