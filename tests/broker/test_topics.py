@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from tests.broker.apis.asking import Asker, with_broker
 
-from headrace.broker.topics import sort_folders
+from headrace.broker.stray_folders import rename_stray_folders
 from headrace.metadata import FILE_NAME, Catalog, SqliteStore, Topic
 from headrace.metadata.planning import NewTopic
 from headrace.protocol.api.fetch import (
@@ -173,10 +173,10 @@ def test_sorting_leaves_alone_what_is_no_partition(tmp_path: Path) -> None:
         (dir_ / "file-0").write_text("not a folder")
         (dir_ / ("x" * 249 + "-0")).mkdir()
         before = sorted(each.name for each in dir_.iterdir())
-        sort_folders(OsFileSystem(), str(dir_), catalog)
+        rename_stray_folders(OsFileSystem(), str(dir_), catalog)
         after = sorted(each.name for each in dir_.iterdir())
         assert len(set(after) - set(before)) == 1
-        sort_folders(OsFileSystem(), str(tmp_path / "nowhere"), catalog)
+        rename_stray_folders(OsFileSystem(), str(tmp_path / "nowhere"), catalog)
         await catalog.close()
 
     asyncio.run(run())

@@ -8,14 +8,15 @@ OffsetCommit that repeats an earlier one is served by `produce_templates` or `co
 `partition` appends to the log and syncs it, `purgatory` holds requests that wait, and `send_queue`
 writes responses to the socket.
 
-Services: `topics` creates, alters and deletes topics (`log_config` gives their settings to the
-log), `fetch_sessions` remembers what a consumer fetches. Groups and transactions: `sharding` finds
-the `shard` of a coordinator's topic, `groups` and `groups_shard` serve consumer groups,
-`transactions` and `transactions_shard` serve transactions, `transactions_verification` checks
-their batches and `transactions_markers` ends them. In the background, `housekeeping` runs
-retention, checkpoints and the cleaner, `log_dir_moves` moves partitions between disks, and
-`worker_processes` does CPU-bound work. `clock`, `metrics` and `ports` are time, counters, and what
-a cluster or a test provides.
+Services: `topics` creates, alters and deletes topics (`log_config` gives their settings to the log,
+`stray_folders` sets folders without a topic aside), and `fetch_sessions` remembers what a consumer
+fetches. Coordinators: `sharding` finds the `shard` of a coordinator's topic, `groups` and
+`groups_shard` serve consumer groups, `transactions` and `transactions_shard` serve transactions,
+`transactions_verification` checks their batches and `transactions_markers` ends them.
+
+In the background, `housekeeping` runs retention, checkpoints and the cleaner, `log_dir_moves` moves
+partitions between disks, and `worker_processes` does CPU-bound work. `clock`, `metrics` and `ports`
+are time, counters, and what a cluster or a test provides.
 """
 
 from headrace.broker.broker import Broker

@@ -9,24 +9,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from headrace.broker.log_config import log_config
+from headrace.broker.stray_folders import rename_stray_folders
 from headrace.config import ConfigError, Scope, Settings, Source, topic_settings
-from headrace.metadata import ALL_BROKERS, Catalog, StoreError, Topic
+from headrace.metadata import ALL_BROKERS, StoreError, Topic
 from headrace.metadata.planning import NewTopic, TopicRules, check_growth, plan_topics
 from headrace.metadata.shielding import shielded
 from headrace.metadata.topic_names import collision_key
 from headrace.protocol.errors import ErrorCode, KafkaError
-from headrace.storage import FileSystem, LogConfig, names
-from headrace.storage.dirs.checkpoints import (
-    CorruptCheckpoint,
-    format_partition_metadata,
-    parse_partition_metadata,
-)
+from headrace.storage import LogConfig
 
 if TYPE_CHECKING:
     from headrace.broker.node import Node
@@ -34,9 +29,6 @@ if TYPE_CHECKING:
 # Computes a resource's new settings from its own and its effective ones.
 Alteration = Callable[[Mapping[str, str], Settings], dict[str, str]]
 
-# The suffix of a folder that was set aside.
-STRAY_FOLDER = "-stray"
-FOLDER_NAME_MAX = 255
 # Sets of topic settings whose log configuration is cached.
 LOG_CONFIGS_MAX = 1000
 
@@ -85,7 +77,7 @@ class TopicService:
         node = self._node
         for log_dir in node.logs.dirs:
             try:
-                sort_folders(node.logs.fs, log_dir.path, node.catalog)
+                rename_stray_folders(node.logs.fs, log_dir.path, node.catalog)
             except OSError as error:
                 # Opening its logs fails too, and takes the folder offline.
                 log.error("cannot list %s: %s", log_dir.path, error)
@@ -347,42 +339,6 @@ class TopicService:
         if topic is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return topic
-
-
-def sort_folders(files: FileSystem, log_dir: str, catalog: Catalog) -> None:
-    """Rename the partition folders that belong to no topic, so that they are never served.
-
-    Folders of a deleted topic are marked for removal. Folders of a topic that was never deleted are
-    set aside for a person to check: the catalog may be wrong.
-    """
-    for name in files.list(log_dir) if files.exists(log_dir) else ():
-        folder = os.path.join(log_dir, name)
-        place = names.parse_folder(name)
-        if place is None or not files.is_dir(folder):
-            continue
-        topic, topic_id = catalog.get(place[0]), _topic_id(files, folder)
-        if topic is not None and place[1] < topic.partitions:
-            if topic_id == topic.id:
-                continue
-            if topic_id is None:
-                # It was never synced, so it is empty: a crash right after it was created.
-                path = os.path.join(folder, names.PARTITION_METADATA)
-                files.write(path, format_partition_metadata(topic.id))
-                continue
-        if topic_id in catalog.deleted:
-            target = names.deleted_folder_name(*place, os.urandom(16).hex())
-        else:
-            tail = f"-{place[1]}.{os.urandom(16).hex()}{STRAY_FOLDER}"
-            target = place[0][: FOLDER_NAME_MAX - len(tail)] + tail
-            log.warning("%s belongs to no topic; it is kept as %s", folder, target)
-        files.rename(folder, os.path.join(log_dir, target))
-
-
-def _topic_id(files: FileSystem, folder: str) -> bytes | None:
-    try:
-        return parse_partition_metadata(files.read(os.path.join(folder, names.PARTITION_METADATA)))
-    except (FileNotFoundError, CorruptCheckpoint):
-        return None
 
 
 @contextmanager
