@@ -28,6 +28,7 @@ from headrace.metadata.store import (
     check_path,
     parent_of,
 )
+from headrace.sqlite_files import use_wal
 
 FORMAT_VERSION = 1
 # "HRMD" marks the database, for us and for `file`.
@@ -274,7 +275,7 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def _prepare(db: sqlite3.Connection, path: Path) -> None:
-    db.execute("PRAGMA journal_mode = WAL")
+    use_wal(db, LOCK_WAIT_MS / 1000)
     db.execute("PRAGMA synchronous = FULL")
     if sys.platform == "darwin":
         db.execute("PRAGMA fullfsync = 1")

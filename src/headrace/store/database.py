@@ -21,6 +21,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import ArgumentError
 from sqlalchemy.pool import StaticPool
 
+from headrace.sqlite_files import use_wal
 from headrace.store.errors import StoreError, StoreUnavailable
 
 BUSY_TIMEOUT_MS = 20_000
@@ -159,7 +160,7 @@ def _sqlite(url: URL) -> Engine:
         cursor = raw.cursor()
         cursor.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
         if cursor.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
-            cursor.execute("PRAGMA journal_mode = WAL")
+            use_wal(cursor, BUSY_TIMEOUT_MS / 1000)
         # A commit is on the disk when it returns.
         cursor.execute("PRAGMA synchronous = FULL")
         cursor.close()

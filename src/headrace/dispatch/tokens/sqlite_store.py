@@ -20,6 +20,7 @@ from headrace.dispatch.options import DispatchLimits
 from headrace.dispatch.tokens.scheduler import Policy, Waiter
 from headrace.dispatch.tokens.store import Answer, Fence, StoreStatus, Token, TokenChange
 from headrace.dispatch.tokens.token_table import TokenEntry, TokenTable
+from headrace.sqlite_files import use_wal
 
 TIMEOUT_SECONDS = 5.0
 # Opening waits longer for other processes: a call that fails is repeated, a failed start is not.
@@ -159,7 +160,7 @@ class SqliteTokens:
             self._path, timeout=OPEN_SECONDS, isolation_level=None, check_same_thread=False
         )
         try:
-            _use_wal(connection)
+            use_wal(connection, OPEN_SECONDS)
             connection.execute("PRAGMA synchronous=NORMAL")
             if not connection.execute(_HAS_TABLE).fetchone():
                 # Takes the write lock first: another process may be creating the table too.
@@ -180,25 +181,6 @@ class SqliteTokens:
                 "another process may hold the file; a damaged file may be removed while no node "
                 "runs, since nodes put their tokens back",
             ) from error
-
-
-def _use_wal(connection: sqlite3.Connection) -> None:
-    """Switch a new file to WAL, also while other processes do the same.
-
-    SQLite refuses the switch at once, in spite of the timeout, while another connection writes to
-    a file that is not in WAL mode yet.
-    """
-    deadline_s = time.monotonic() + OPEN_SECONDS
-    pause = threading.Event()
-    while True:
-        try:
-            connection.execute("PRAGMA journal_mode=WAL")
-            return
-        except sqlite3.OperationalError as error:
-            is_busy = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
-            if not is_busy or time.monotonic() > deadline_s:
-                raise
-        pause.wait(POLL_SECONDS)
 
 
 def _dump(table: TokenTable) -> str:
