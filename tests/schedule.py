@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 # Lines of seconds and a file, written by tools/durations; a file that is not there is quick.
 DURATIONS = Path(__file__).with_name("durations.txt")
 SPARK_FOLDER = "tests/spark/"
-# What a file or a test names that starts a JVM.
-JVM = re.compile("apache|java", re.IGNORECASE)
+# What is in the name of a test that needs a JVM, or in the text of a file of such tests.
+JVM_NAME = re.compile("apache|java|zookeeper", re.IGNORECASE)
+JVM_TEXT = re.compile("apache|java", re.IGNORECASE)
 
 
 @cache
@@ -38,13 +39,13 @@ def is_quick(item: pytest.Item) -> bool:
     """Whether a test is part of `./test --quick`: of a file of a few seconds, and without a JVM."""
     file = item.nodeid.partition("::")[0]
     uses_spark = "spark" in getattr(item, "fixturenames", ())
-    uses_jvm = uses_spark or JVM.search(item.name) or _names_a_jvm(item.path)
+    uses_jvm = uses_spark or JVM_NAME.search(item.nodeid) or _names_a_jvm(item.path)
     return file not in durations() and not uses_jvm
 
 
 @cache
 def _names_a_jvm(file: Path) -> bool:
-    return JVM.search(file.read_text(encoding="utf-8")) is not None
+    return JVM_TEXT.search(file.read_text(encoding="utf-8")) is not None
 
 
 def next_file(waiting: Iterable[str], *, takes_spark: bool) -> str:
