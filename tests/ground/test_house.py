@@ -19,9 +19,9 @@ FILES_MAX = {
     "A produce": 10,
     "A fetch": 10,
     "A handled message": 8,
-    "A delayed message": 11,
+    "A delayed message": 10,
     "A dispatched job": 9,
-    "A Spark micro-batch": 10,
+    "A Spark micro-batch": 14,
 }
 # Turns of phrase that made readers stop, and what to write instead.
 HABITS = {
