@@ -206,6 +206,31 @@ def test_two_nodes_never_share_a_block_of_producer_ids(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
+class RacingStore(SqliteStore):
+    """A store in which another node does something between a read and the change after it."""
+
+    meanwhile: Callable[[], Awaitable[object]] | None = None
+
+    async def multi(self, ops: Sequence[Op]) -> list[int]:
+        meanwhile, self.meanwhile = self.meanwhile, None
+        if meanwhile is not None:
+            await meanwhile()
+        return await super().multi(ops)
+
+
+def test_two_nodes_may_take_the_first_block_of_producer_ids_at_once(tmp_path: Path) -> None:
+    async def run() -> None:
+        store = await RacingStore.open(tmp_path / "m")
+        assert isinstance(store, RacingStore)
+        one, other = await Catalog.open(store, "c"), await open_catalog(tmp_path)
+        store.meanwhile = other.next_producer_id
+        assert await one.next_producer_id() == PRODUCER_ID_BLOCK
+        await one.close()
+        await other.close()
+
+    asyncio.run(run())
+
+
 class SlowStore(SqliteStore):
     """A store whose changes take until they are let go."""
 

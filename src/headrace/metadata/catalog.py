@@ -23,6 +23,7 @@ from headrace.metadata.store import (
     BadVersionError,
     Create,
     Delete,
+    EntryExistsError,
     MetadataEntry,
     MetadataStore,
     Op,
@@ -217,7 +218,7 @@ class Catalog:
                 )
                 try:
                     await self._store.multi([op])
-                except BadVersionError:
+                except (BadVersionError, EntryExistsError):
                     continue  # another node took this block
                 self._next_producer_id, self._producer_ids_left = start, PRODUCER_ID_BLOCK
 
