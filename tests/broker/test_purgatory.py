@@ -58,6 +58,9 @@ class Flagged(Waiting):
     def expire(self) -> None:
         self.log.append("expired")
 
+    def fail(self) -> None:
+        self.log.append("failed")
+
 
 def make() -> tuple[ManualClock, Purgatory]:
     clock = ManualClock()
@@ -125,6 +128,9 @@ class Failing(Flagged):
     def try_complete(self) -> bool:
         raise RuntimeError("a bug")
 
+    def expire(self) -> None:
+        raise RuntimeError("a bug")
+
 
 def test_one_request_that_fails_does_not_keep_others_waiting() -> None:
     _, purgatory = make()
@@ -134,6 +140,24 @@ def test_one_request_that_fails_does_not_keep_others_waiting() -> None:
     purgatory.park(waiting, ("a",), 100)
     purgatory.check("a")
     assert waiting.log == ["completed"]
+    assert purgatory.size == 0
+
+
+def test_a_request_whose_check_raises_is_told_of_the_failure() -> None:
+    clock, purgatory = make()
+    failing = Failing()
+    purgatory.park(failing, ("a",), 100)
+    purgatory.check("a")
+    clock.advance(1_000)
+    assert failing.log == ["failed"]
+
+
+def test_a_request_that_raises_at_its_deadline_is_told_of_the_failure() -> None:
+    clock, purgatory = make()
+    failing = Failing()
+    purgatory.park(failing, ("a",), 100)
+    clock.advance(1_000)
+    assert failing.log == ["failed"]
     assert purgatory.size == 0
 
 

@@ -44,13 +44,16 @@ class DurableWaiting(Waiting):
             return True
         error = self._partition.error
         if error:
-            self._fail(error)
+            self._refuse(error)
         return bool(error)
 
     def expire(self) -> None:
-        self._fail(ErrorCode.REQUEST_TIMED_OUT)
+        self._refuse(ErrorCode.REQUEST_TIMED_OUT)
 
-    def _fail(self, error: ErrorCode) -> None:
+    def fail(self) -> None:
+        self._refuse(ErrorCode.UNKNOWN_SERVER_ERROR)
+
+    def _refuse(self, error: ErrorCode) -> None:
         if not self.future.done():
             self.future.set_exception(KafkaError(error))
 

@@ -76,6 +76,10 @@ class Waiting:
         """Respond with what there is: the time is up."""
         raise AssertionError("a waiting request must define what happens when its time is up")
 
+    def fail(self) -> None:
+        """Respond with UNKNOWN_SERVER_ERROR: completing or expiring it raised an exception."""
+        raise AssertionError("a waiting request must define what happens when it fails")
+
 
 class Purgatory:
     """Waiting requests by key, with their deadlines on a timing wheel.
@@ -101,8 +105,7 @@ class Purgatory:
         def expire() -> None:
             waiting._timer = None
             if not waiting.done:
-                self.forget(waiting)
-                waiting.expire()
+                self._expire(waiting)
 
         waiting._timer = self._timers.call_later(timeout_ms, expire)
 
@@ -117,8 +120,8 @@ class Purgatory:
                     completed = waiting.try_complete()
                 except Exception:
                     # One failure must not keep the others waiting.
-                    log.exception("a waiting request failed")
-                    completed = True
+                    self._fail(waiting)
+                    continue
                 if completed:
                     self.forget(waiting)
 
@@ -127,8 +130,7 @@ class Purgatory:
         for watchers in tuple(self._by_key.values()):
             for waiting in tuple(watchers):
                 if not waiting.done:
-                    self.forget(waiting)
-                    waiting.expire()
+                    self._expire(waiting)
 
     def has_waiting(self, key: Hashable) -> bool:
         """Whether anything waits under `key`."""
@@ -149,6 +151,22 @@ class Purgatory:
         if waiting._timer is not None:
             waiting._timer.cancel()
             waiting._timer = None
+
+    def _expire(self, waiting: Waiting) -> None:
+        self.forget(waiting)
+        try:
+            waiting.expire()
+        except Exception:
+            self._fail(waiting)
+
+    def _fail(self, waiting: Waiting) -> None:
+        """Respond to a request whose code raised the current exception, as the router does."""
+        log.exception("a waiting request failed")
+        self.forget(waiting)
+        try:
+            waiting.fail()
+        except Exception:
+            log.exception("a waiting request that failed gets no response")
 
 
 class PartitionResult(Protocol):
@@ -201,4 +219,10 @@ class SyncedResponse(Waiting, Generic[ResultT]):
         for partition, end_offset, result in self._targets:
             if partition.log.high_watermark < end_offset and not result.error_code:
                 self._refuse(result, ErrorCode.REQUEST_TIMED_OUT)
+        self._pending.resolve(self._response)
+
+    def fail(self) -> None:
+        for _, _, result in self._targets:
+            if not result.error_code:
+                self._refuse(result, ErrorCode.UNKNOWN_SERVER_ERROR)
         self._pending.resolve(self._response)

@@ -92,13 +92,21 @@ class SyncWaiting(Waiting):
     def expire(self) -> None:
         self._complete(ErrorCode.REQUEST_TIMED_OUT)
 
+    def fail(self) -> None:
+        self._complete(ErrorCode.UNKNOWN_SERVER_ERROR)
+
     def _complete(self, error: ErrorCode) -> None:
         if self in self._shard.sync_waits:
             self._shard.sync_waits.remove(self)
         # They may write to the same log, and so complete this again.
         callbacks, self.callbacks = self.callbacks, []
-        for on_durable in callbacks:
-            on_durable(error)
+        for called, on_durable in enumerate(callbacks):
+            try:
+                on_durable(error)
+            except Exception:
+                # `fail` calls it again, and those after it.
+                self.callbacks = callbacks[called:]
+                raise
         if self._shard.partition.error:
             self._shard.unload()
 

@@ -180,6 +180,9 @@ class MarkersWaiting(Waiting):
         log.warning("transaction markers in %s are still not durable", ", ".join(late))
         when_durable(self._node, self._written, self._done)
 
+    def fail(self) -> None:
+        """Do nothing: only `done` can raise, so it has been called."""
+
 
 def _nothing() -> None:
     """Does nothing: `done` has been called."""

@@ -97,6 +97,9 @@ class Attempt(Waiting):
     def expire(self) -> None:
         self._answer(self._shard.error or ErrorCode.CONCURRENT_TRANSACTIONS, NO_PRODUCER)
 
+    def fail(self) -> None:
+        self._answer(ErrorCode.UNKNOWN_SERVER_ERROR, NO_PRODUCER)
+
     def _complete(self, result: Result, log_error: ErrorCode) -> None:
         if log_error:
             self._refuse(log_error)

@@ -8,7 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 from tests.broker.wire import FETCH_VERSION, Wire, batch_of, fetch_request, records_of
+from tests.waiting import wait_until
 
+from headrace.broker.apis.fetch import FetchWaiting
 from headrace.protocol.api.delete_topics import (
     DeleteTopicsRequest,
     DeleteTopicsResponse,
@@ -69,6 +71,25 @@ def test_min_bytes_waits_for_enough(broker: BrokerThread, wire: Wire) -> None:
             writer.produce("t", batch_of(bytes(1000)))
         _, response = wire.receive(FetchResponse, FETCH_VERSION)
         assert len(response.responses[0].partitions[0].records or b"") >= 5_000
+
+
+@pytest.mark.parametrize("version", [4, FETCH_VERSION])
+def test_a_waiting_fetch_that_fails_is_answered_with_an_error(
+    broker: BrokerThread, wire: Wire, monkeypatch: pytest.MonkeyPatch, version: int
+) -> None:
+    def fail(self: FetchWaiting) -> bool:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(FetchWaiting, "try_complete", fail)
+    with Wire(broker.bootstrap) as writer:
+        wire.send(fetch_request("t", 0, max_wait_ms=60_000), version)
+        wait_until(lambda: broker.broker.node.fetches.size == 1)
+        writer.produce("t", batch_of(b"v"))
+        _, response = wire.receive(FetchResponse, version)
+    errors = [response.error_code] + [
+        data.error_code for topic in response.responses for data in topic.partitions
+    ]
+    assert ErrorCode.UNKNOWN_SERVER_ERROR in errors
 
 
 def test_offsets_outside_the_log_are_refused(wire: Wire) -> None:

@@ -22,6 +22,7 @@ from headrace.protocol.api.fetch import (
     FetchResponse,
     PartitionData,
 )
+from headrace.protocol.error_responses import failed_response
 from headrace.protocol.errors import ErrorCode, KafkaError
 from headrace.storage.log.reading import ColdRead
 
@@ -53,13 +54,14 @@ class ColdReads(Exception):
 class Fetching:
     """One fetch: reads what is there, and knows whether that is enough for a response."""
 
-    __slots__ = ("_by_id", "_committed", "_node", "_request", "_scope", "enough")
+    __slots__ = ("_by_id", "_committed", "_node", "_request", "_scope", "_version", "enough")
 
     def __init__(self, node: Node, ctx: Context, request: FetchRequest, scope: FetchScope) -> None:
         self._node = node
         self._request = request
         self._scope = scope
         self._committed = request.isolation_level == READ_COMMITTED
+        self._version = ctx.api_version
         self._by_id = ctx.api_version >= TOPIC_ID_VERSION
         self.enough = False
 
@@ -104,6 +106,12 @@ class Fetching:
         """The response with what there is, even if that is nothing."""
         self._request.min_bytes = 0
         return self.read(wait)
+
+    def failure(self) -> FetchResponse:
+        """The response after an exception."""
+        return failed_response(
+            self._request, FetchResponse, self._version, ErrorCode.UNKNOWN_SERVER_ERROR
+        )
 
     def partitions(self) -> list[Partition]:
         """The partitions whose growth would make this fetch complete."""
@@ -177,8 +185,16 @@ class FetchWaiting(Waiting):
         except ColdReads as cold:
             self._node.spawn(self._finish_cold(cold))
 
+    def fail(self) -> None:
+        self._pending.resolve(self._fetching.failure())
+
     async def _finish_cold(self, cold: ColdReads) -> None:
-        self._pending.resolve(await read_cold(self._node, self._fetching, cold))
+        try:
+            response = await read_cold(self._node, self._fetching, cold)
+        except Exception:
+            log.exception("a fetch that waited for the disk failed")
+            response = self._fetching.failure()
+        self._pending.resolve(response)
 
 
 async def _behind_syncs(
