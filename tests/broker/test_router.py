@@ -24,6 +24,7 @@ from headrace.protocol.api.fetch import (
 )
 from headrace.protocol.api.heartbeat import HeartbeatRequest, HeartbeatResponse
 from headrace.protocol.api.offset_commit import OffsetCommitResponse
+from headrace.protocol.api.produce import ProduceRequest
 from headrace.protocol.codec import decode, encode
 from headrace.protocol.errors import ErrorCode
 from headrace.protocol.headers import response_header
@@ -59,6 +60,7 @@ class FakeConnection:
         self.pieces: list[Any] = []
         self.replies: list[FakeReply] = []
         self.aborted = False
+        self.refusals: list[str] = []
 
     def answer(self, data: bytes) -> None:
         self.sent.append(bytes(data))
@@ -72,6 +74,9 @@ class FakeConnection:
 
     def abort(self) -> None:
         self.aborted = True
+
+    def refuse(self, reason: str) -> None:
+        self.refusals.append(reason)
 
 
 @pytest.fixture
@@ -239,6 +244,57 @@ def test_an_awaitable_blocks_the_connection_until_it_is_done(
         assert reply.segments == segments
 
     asyncio.run(scenario())
+
+
+async def finds_malformed() -> Message | None:
+    raise ProtocolError("malformed")
+
+
+def test_an_awaitable_that_finds_the_request_malformed_ends_the_connection(
+    serve: Callable[..., Router], connection: FakeConnection
+) -> None:
+    router = serve(lambda node, context, request: finds_malformed())
+
+    async def scenario() -> None:
+        send(router, connection)
+        await router.drain()
+
+    asyncio.run(scenario())
+    assert connection.refusals == ["malformed"]
+    assert connection.replies[0].segments is None
+
+
+def produce_with_acks_0(
+    monkeypatch: pytest.MonkeyPatch, connection: FakeConnection, function: ApiFunction
+) -> None:
+    api = APIS[ProduceRequest.API_KEY]._replace(function=function, fast_path=None)
+    monkeypatch.setitem(APIS, ProduceRequest.API_KEY, api)
+    router = Router(NODE)
+
+    async def scenario() -> None:
+        send(router, connection, request=ProduceRequest(acks=0), key=api.api_key, version=9)
+        await router.drain()
+
+    asyncio.run(scenario())
+
+
+def test_a_produce_with_acks_0_that_fails_gets_a_hang_up_and_no_response(
+    monkeypatch: pytest.MonkeyPatch, connection: FakeConnection
+) -> None:
+    def function(node: Any, context: Any, request: Any) -> Message:
+        raise RuntimeError("a bug")
+
+    with pytest.raises(ProtocolError, match="wants no response"):
+        produce_with_acks_0(monkeypatch, connection, function)
+    assert not connection.sent
+
+
+def test_a_produce_with_acks_0_that_fails_later_gets_a_hang_up_and_no_response(
+    monkeypatch: pytest.MonkeyPatch, connection: FakeConnection
+) -> None:
+    produce_with_acks_0(monkeypatch, connection, lambda node, context, request: raises())
+    assert connection.refusals == ["a request that wants no response failed: UNKNOWN_SERVER_ERROR"]
+    assert connection.replies[0].segments is None
 
 
 def test_a_cancelled_function_ends_the_connection(

@@ -198,7 +198,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._execute(self, view, position + 4, stop)
                 position = stop
         except ProtocolError as error:
-            self._refuse(str(error))
+            self.refuse(str(error))
             return
         finally:
             self._parsing = False
@@ -229,7 +229,7 @@ class Connection(asyncio.BufferedProtocol):
         try:
             self._execute(self, self._large_view, 4, self._large_end)
         except ProtocolError as error:
-            self._refuse(str(error))
+            self.refuse(str(error))
         finally:
             self._parsing = False
             self._large_view.release()
@@ -238,7 +238,8 @@ class Connection(asyncio.BufferedProtocol):
                 self._write_ready()
         self._regulate()
 
-    def _refuse(self, reason: str) -> None:
+    def refuse(self, reason: str) -> None:
+        """Hang up on a request that is malformed or cannot have the response it needs."""
         log.warning("closing the connection from %s: %s", self.peer, reason)
         self._server.metrics.requests_malformed.value += 1
         self.close()

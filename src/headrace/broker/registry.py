@@ -73,6 +73,10 @@ class FastPath(Protocol[RequestT_contra]):
         ...
 
 
+def _always(request: Message) -> bool:
+    return True
+
+
 class Api(NamedTuple):
     """One API as this broker serves it."""
 
@@ -92,6 +96,8 @@ class Api(NamedTuple):
     fast_path: type[FastPath[Any]] | None
     # Responds to versions that are not served, in the format of version 0 (KIP-511).
     unsupported: Callable[[], Message] | None
+    # Whether the client reads a response to this request; if not, a failure hangs up.
+    wants_response: Callable[[Any], bool] = _always
 
 
 APIS: dict[int, Api] = {}
@@ -107,6 +113,7 @@ def serves(
     sends_records: bool = False,
     fast_path: type[FastPath[RequestT]] | None = None,
     unsupported: Callable[[], Message] | None = None,
+    wants_response: Callable[[RequestT], bool] = _always,
 ) -> Callable[
     [Callable[[Node, Context, RequestT], Answer]], Callable[[Node, Context, RequestT], Answer]
 ]:
@@ -129,6 +136,7 @@ def serves(
             sends_records,
             fast_path,
             unsupported,
+            wants_response,
         )
         return function
 

@@ -46,6 +46,7 @@ class Route:
         "response",
         "sends_records",
         "version",
+        "wants_response",
     )
 
     def __init__(self, api: Api, version: int, node: Node) -> None:
@@ -54,6 +55,7 @@ class Route:
         self.function = api.function
         self.receives_records = api.receives_records
         self.sends_records = api.sends_records
+        self.wants_response = api.wants_response
         self.response: type[Message] = RESPONSES[api.api_key]
         self.decode: Callable[[Buffer, int, int], tuple[Any, int]] = decoder(api.request, version)
         self.encode: Callable[[Any, bytearray], object] = encoder(self.response, version)
@@ -83,7 +85,12 @@ class Route:
         return pieces
 
     def failure(self, request: Message, error: ErrorCode) -> Message:
-        """The response to a request that failed."""
+        """The response to a request that failed.
+
+        Raises ProtocolError, which hangs up, if the client reads no response to it.
+        """
+        if not self.wants_response(request):
+            raise ProtocolError(f"a request that wants no response failed: {error.name}")
         return failed_response(request, self.response, self.version, error)
 
     def answer_later(
@@ -220,13 +227,19 @@ class Router:
         started_ns: int,
     ) -> None:
         try:
-            response = await answer
-        except asyncio.CancelledError:
-            reply.connection.abort()
-            raise
-        except Exception:
-            log.exception("API %d v%d failed", route.api_key, route.version)
-            response = route.failure(request, ErrorCode.UNKNOWN_SERVER_ERROR)
+            try:
+                response = await answer
+            except asyncio.CancelledError:
+                reply.connection.abort()
+                raise
+            except ProtocolError:
+                raise
+            except Exception:
+                log.exception("API %d v%d failed", route.api_key, route.version)
+                response = route.failure(request, ErrorCode.UNKNOWN_SERVER_ERROR)
+        except ProtocolError as error:
+            reply.connection.refuse(str(error))
+            return
         if response is None:
             reply.send([])  # a produce with acks=0 that had to wait: the client wants no response
         else:

@@ -206,6 +206,13 @@ def test_acks_0_is_told_of_errors_by_a_hang_up(wire: Wire) -> None:
     assert wire.hung_up()
 
 
+def test_acks_0_is_told_by_a_hang_up_of_errors_that_a_worker_finds(wire: Wire) -> None:
+    wire.create_topic("compacted", cleanup_policy="compact")
+    keyless = build_batch([Record(0, 0, None, b"v")], codec=Codec.GZIP)
+    wire.send(produce_request("compacted", keyless, acks=0), PRODUCE_VERSION)
+    assert wire.hung_up()
+
+
 def test_records_of_a_transaction_need_a_transactional_id(wire: Wire) -> None:
     batch = build_batch(
         [Record(0, 0, b"k", b"v", ())],

@@ -54,7 +54,20 @@ Target = SyncedTarget[PartitionProduceResponse]
 Answer: TypeAlias = ProduceResponse | Pending | Awaitable[ProduceResponse | None] | None
 
 
-@serves(ProduceRequest, 3, 13, advertised_min=0, receives_records=True, fast_path=ProduceTemplates)
+def wants_response(request: ProduceRequest) -> bool:
+    """Whether the producer reads a response: with acks=0 it does not."""
+    return request.acks != 0
+
+
+@serves(
+    ProduceRequest,
+    3,
+    13,
+    advertised_min=0,
+    receives_records=True,
+    fast_path=ProduceTemplates,
+    wants_response=wants_response,
+)
 def produce(node: Node, ctx: Context, request: ProduceRequest) -> Answer:
     """Append each partition's batch; responds when they are as durable as `acks` asks."""
     if request.transactional_id is None:
@@ -143,14 +156,17 @@ def write_batches(
         return produce_after_check(node, ctx, request, unchecked, targets, response, verification)
     if targets:
         return park(node, request, targets, response, Pending(blocks=False))
-    if acks:
+    return response_to(request, response)
+
+
+def response_to(request: ProduceRequest, response: ProduceResponse) -> ProduceResponse | None:
+    """The response, or None with acks=0.
+
+    Raises ProtocolError, which hangs up, if a batch failed with acks=0: there is no other way to
+    tell the client.
+    """
+    if request.acks:
         return response
-    hang_up_on_errors(response)
-    return None
-
-
-def hang_up_on_errors(response: ProduceResponse) -> None:
-    """Raise ProtocolError, which hangs up, if a batch failed: with acks=0 there is no response."""
     for topic in response.responses:
         for result in topic.partition_responses:
             if result.error_code:
@@ -158,6 +174,7 @@ def hang_up_on_errors(response: ProduceResponse) -> None:
                     f"a produce with acks=0 to {topic.name}-{result.index} failed: "
                     f"{result.error_message}"
                 )
+    return None
 
 
 def await_durable(
@@ -237,7 +254,7 @@ async def produce_after_check(
     if targets:
         pending = park(node, request, targets, response, Pending())
         return cast(ProduceResponse, await pending.wait())
-    return response if request.acks else None
+    return response_to(request, response)
 
 
 async def checked_records(node: Node, partition: Partition, records: memoryview) -> memoryview:
