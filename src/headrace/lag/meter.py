@@ -129,7 +129,7 @@ class Meter:
 
 
 def read_bounds(leaders: Leaders, keys: Iterable[TopicPartition]) -> dict[TopicPartition, Bounds]:
-    """The bounds of partitions; one that is gone or has no leader is left out."""
+    """The bounds of partitions; one that is gone or whose leader does not answer is left out."""
     keys = set(keys)
     starts = leaders.offsets(keys, EARLIEST)
     stables = leaders.offsets(keys, LATEST, Isolation.COMMITTED)

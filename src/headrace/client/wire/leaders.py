@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import IntEnum
@@ -38,6 +39,8 @@ _MOVED = (
     ErrorCode.OFFSET_NOT_AVAILABLE,
 )
 
+_log = logging.getLogger("headrace.client")
+
 T = TypeVar("T")
 Answers = Iterator[tuple[TopicPartition, int, T]]
 
@@ -57,6 +60,8 @@ class Leaders:
         self._keys = set(keys)
         self.gone: set[TopicPartition] = set()
         self._leaders: dict[TopicPartition, BrokerAddress] = {}
+        # Each of them has cost a whole timeout, so none is asked again.
+        self._silent: set[BrokerAddress] = set()
         self._look()
 
     def offsets(
@@ -100,6 +105,7 @@ class Leaders:
     ) -> dict[TopicPartition, CommittedRecords]:
         """Records from an offset on in each partition: some, not necessarily all.
 
+        A partition whose leader does not answer is left out.
         A partition whose first batch is larger than `bytes_each` may be left out beside others;
         asked for alone, it is not.
         """
@@ -137,19 +143,33 @@ class Leaders:
         keys: Iterable[TopicPartition],
         ask: Callable[[BrokerAddress, list[TopicPartition]], Answers[T]],
     ) -> dict[TopicPartition, T]:
-        """Ask each leader for its partitions, and once more where leaders have moved."""
+        """Ask each leader for its partitions, and again where leaders have moved or are down.
+
+        OSError if no broker of the cluster answers.
+        """
         found: dict[TopicPartition, T] = {}
         left = set(keys)
         for attempt in range(ATTEMPTS_MAX):
             if attempt:
                 time.sleep(PAUSE_SECONDS)
-                self._look()
+                try:
+                    self._look()
+                except OSError:
+                    if not found:
+                        raise
+                    break
             # A partition without a leader may have one in a moment.
-            moved: set[TopicPartition] = {
-                key for key in left - self.gone if key not in self._leaders
-            }
+            moved: set[TopicPartition] = {key for key in left - self.gone if not self._is_led(key)}
             for leader, asked in self._by_leader(left):
-                for key, code, answer in ask(leader, asked):
+                try:
+                    answers = list(ask(leader, asked))
+                except OSError as problem:
+                    _log.debug("broker %s does not answer: %s", leader, problem)
+                    if isinstance(problem, TimeoutError):
+                        self._silent.add(leader)
+                    moved.update(asked)
+                    continue
+                for key, code, answer in answers:
                     if not code:
                         found[key] = answer
                     elif code in GONE:
@@ -166,9 +186,12 @@ class Leaders:
     ) -> Iterator[tuple[BrokerAddress, list[TopicPartition]]]:
         led: dict[BrokerAddress, list[TopicPartition]] = {}
         for key in sorted(keys):
-            if key in self._leaders:
+            if self._is_led(key):
                 led.setdefault(self._leaders[key], []).append(key)
         yield from led.items()
+
+    def _is_led(self, key: TopicPartition) -> bool:
+        return key in self._leaders and self._leaders[key] not in self._silent
 
     def _look(self) -> None:
         if not self._keys:

@@ -6,11 +6,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from headrace.client.wire.batch_reader import BatchReader, Fetched
+from headrace.client.wire.cluster import ClusterClient
 from headrace.client.wire.errors import GONE, OffsetOutOfRange
 from headrace.client.wire.leaders import EARLIEST, Leaders
 from headrace.protocol.batch import HEADER_BYTES, UNPACKED_BYTES_MAX, BatchHeader, InvalidBatch
 from headrace.protocol.compression import Codec, CompressionError, decompress, decompress_into
 from headrace.protocol.errors import ErrorCode, KafkaError
+from headrace.protocol.partitions import TopicPartition
 from headrace.protocol.primitives import Buffer
 from headrace.spark.errors import SourceUnreachable
 from headrace.spark.sessions import freeze_loaded_objects
@@ -69,8 +71,7 @@ def read_range(
             except OffsetOutOfRange as gone:
                 begin = gone.log_start_offset
                 if begin < 0:
-                    tp = (topic, partition)
-                    begin = Leaders(cluster, [tp]).offsets([tp], EARLIEST).get(tp, end)
+                    begin = _log_start(cluster, (topic, partition), end)
                 start = _after_loss(options, wanted, start, begin)
             except KafkaError as refusal:
                 if refusal.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
@@ -79,6 +80,16 @@ def read_range(
                     raise
                 options.report_loss(f"{topic}/{partition} was deleted, unread from offset {start}")
                 return
+
+
+def _log_start(cluster: ClusterClient, tp: TopicPartition, end: int) -> int:
+    """Where a partition begins; at the end of the range if it was deleted."""
+    leaders = Leaders(cluster, [tp])
+    found = leaders.offsets([tp], EARLIEST)
+    if tp not in found and tp not in leaders.gone:
+        # Without an answer, nothing is known to be lost.
+        raise SourceUnreachable(f"the leader of {tp[0]}/{tp[1]} does not answer")
+    return found.get(tp, end)
 
 
 def _after_loss(options: SourceOptions, wanted: OffsetRange, start: int, begin: int) -> int:
