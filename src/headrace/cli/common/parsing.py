@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +19,11 @@ PORT_MAX = 65_535
 PARTITIONS_MAX = 1_000_000
 
 _FORM = re.compile(r"(?P<topic>[^:]+)(:(?P<numbers>\d+(-\d+)?(,\d+(-\d+)?)*))?")
+
+
+def now_ms() -> int:
+    """The time at which the command runs, in milliseconds since 1970."""
+    return round(time.time() * 1000)
 
 
 def parse_duration_ms(text: str, option: str) -> int:

@@ -46,32 +46,13 @@ def create(
     """Create topics."""
     settings = parse_pairs(config, "--config")
     admin = kafka.admin()
-    from confluent_kafka import KafkaError, KafkaException
-    from confluent_kafka.admin import NewTopic
+    from headrace.client.admin.topics import create_each
 
-    futures = admin.create_topics(
-        [
-            NewTopic(
-                name,
-                num_partitions=partitions,
-                replication_factor=replication_factor,
-                config=settings,
-            )
-            for name in names
-        ],
-        request_timeout=REQUEST_TIMEOUT_SECONDS,
-    )
-    for name, future in futures.items():
-        with kafka.errors():
-            try:
-                future.result()
-            except KafkaException as problem:
-                exists = problem.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS
-                if not (exists and if_not_exists):
-                    raise
-                print(f"{name} exists")
-                continue
-        print(f"created {name}")
+    with kafka.errors():
+        for name, is_new in create_each(
+            admin, names, partitions, replication_factor, settings, if_not_exists=if_not_exists
+        ):
+            print(f"created {name}" if is_new else f"{name} exists")
 
 
 @app.command("list")
@@ -139,27 +120,10 @@ def alter(
         raise CliError("nothing to change", "give --partitions, --config or --delete-config", 2)
     admin = kafka.admin()
     _check_known([name], admin, kafka)
-    from confluent_kafka.admin import (
-        AlterConfigOpType,
-        ConfigEntry,
-        ConfigResource,
-        NewPartitions,
-        ResourceType,
-    )
+    from headrace.client.admin.topics import alter_topic
 
-    changes = [
-        ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
-        for key, value in settings.items()
-    ] + [
-        ConfigEntry(key, None, incremental_operation=AlterConfigOpType.DELETE)
-        for key in delete_config or []
-    ]
     with kafka.errors():
-        if changes:
-            resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=changes)
-            _wait(admin.incremental_alter_configs([resource]))
-        if partitions is not None:
-            _wait(admin.create_partitions([NewPartitions(name, partitions)]))
+        alter_topic(admin, name, settings, delete_config or [], partitions)
     print(f"altered {name}")
 
 
@@ -175,11 +139,11 @@ def delete(
     admin = kafka.admin()
     _check_known(names, admin, kafka)
     confirm(f"Delete {', '.join(names)} and all their data?", yes)
-    futures = admin.delete_topics(names, request_timeout=REQUEST_TIMEOUT_SECONDS)
-    for name, future in futures.items():
-        with kafka.errors():
-            future.result()
-        print(f"deleted {name}")
+    from headrace.client.admin.topics import delete_each
+
+    with kafka.errors():
+        for name in delete_each(admin, names):
+            print(f"deleted {name}")
 
 
 def _topics(admin: AdminClient, kafka: KafkaOptions) -> dict[str, Any]:
@@ -194,8 +158,3 @@ def _check_known(names: list[str], admin: AdminClient, kafka: KafkaOptions) -> N
     for name in names:
         if name not in known:
             raise not_found("topic", name, known, "headrace topic list")
-
-
-def _wait(futures: dict[Any, Any]) -> None:
-    for future in futures.values():
-        future.result(REQUEST_TIMEOUT_SECONDS)

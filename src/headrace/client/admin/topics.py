@@ -1,8 +1,8 @@
-"""Topics that are created by the first process that needs them, with the settings they need."""
+"""Topics: created, altered and deleted, or made by the first process that needs them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +12,7 @@ from confluent_kafka.admin import (
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
+    NewPartitions,
     NewTopic,
     ResourceType,
 )
@@ -85,6 +86,66 @@ def create_topics(
                 raise TopicNotCreated(name, error) from None
 
 
+def create_each(
+    admin: AdminClient,
+    names: Sequence[str],
+    partitions: int = -1,
+    replication_factor: int = -1,
+    config: Mapping[str, str] | None = None,
+    *,
+    if_not_exists: bool = False,
+) -> Iterator[tuple[str, bool]]:
+    """Create topics alike; yields each name and whether the topic is new.
+
+    KafkaException if one is refused, and also if it exists, unless that is allowed.
+    """
+    new = [
+        NewTopic(name, partitions, replication_factor, config=dict(config or {})) for name in names
+    ]
+    for name, future in admin.create_topics(new, request_timeout=ADMIN_SECONDS).items():
+        try:
+            future.result()
+        except KafkaException as problem:
+            exists = problem.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS
+            if not (exists and if_not_exists):
+                raise
+            yield name, False
+        else:
+            yield name, True
+
+
+def alter_topic(
+    admin: AdminClient,
+    name: str,
+    config: Mapping[str, str],
+    defaults: Iterable[str] = (),
+    partitions: int | None = None,
+) -> None:
+    """Change settings, set others back to their defaults, then grow to this many partitions.
+
+    KafkaException if that is refused.
+    """
+    changes = [
+        *_set_entries(config),
+        *(
+            ConfigEntry(setting, None, incremental_operation=AlterConfigOpType.DELETE)
+            for setting in defaults
+        ),
+    ]
+    if changes:
+        _alter(admin, [ConfigResource(ResourceType.TOPIC, name, incremental_configs=changes)])
+    if partitions is not None:
+        for future in admin.create_partitions([NewPartitions(name, partitions)]).values():
+            future.result(ADMIN_SECONDS)
+
+
+def delete_each(admin: AdminClient, names: Sequence[str]) -> Iterator[str]:
+    """Delete topics and yield the name of each that is deleted; KafkaException if refused."""
+    for name, future in admin.delete_topics(list(names), request_timeout=ADMIN_SECONDS).items():
+        future.result()
+        yield name
+
+
 def _correct(admin: AdminClient, topics: Sequence[NeededTopic]) -> None:
     if not topics:
         return
@@ -93,15 +154,28 @@ def _correct(admin: AdminClient, topics: Sequence[NeededTopic]) -> None:
     for resource, future in admin.describe_configs(list(asked)).items():
         found: Mapping[str, Any] = future.result(ADMIN_SECONDS)
         topic = asked[resource]
-        changes = [
-            ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
-            for name, value in topic.must.items()
-            if name not in found or found[name].value != value
-        ]
+        changes = _set_entries(
+            {
+                name: value
+                for name, value in topic.must.items()
+                if name not in found or found[name].value != value
+            }
+        )
         if changes:
             wrong.append(
                 ConfigResource(ResourceType.TOPIC, topic.name, incremental_configs=changes)
             )
     if wrong:
-        for future in admin.incremental_alter_configs(wrong).values():
-            future.result(ADMIN_SECONDS)
+        _alter(admin, wrong)
+
+
+def _set_entries(config: Mapping[str, str]) -> list[ConfigEntry]:
+    return [
+        ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+        for name, value in config.items()
+    ]
+
+
+def _alter(admin: AdminClient, resources: list[ConfigResource]) -> None:
+    for future in admin.incremental_alter_configs(resources).values():
+        future.result(ADMIN_SECONDS)
