@@ -23,7 +23,7 @@ _FORM = re.compile(r"(?P<topic>[^:]+)(:(?P<numbers>\d+(-\d+)?(,\d+(-\d+)?)*))?")
 
 def now_ms() -> int:
     """The time at which the command runs, in milliseconds since 1970."""
-    return round(time.time() * 1000)
+    return time.time_ns() // 1_000_000
 
 
 def parse_duration_ms(text: str, option: str) -> int:

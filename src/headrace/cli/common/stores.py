@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Annotated
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headrace.cli.common.errors import CliError
-from headrace.cli.common.parsing import parse_duration_ms
+from headrace.cli.common.parsing import now_ms, parse_duration_ms
 from headrace.config import environment
 
 if TYPE_CHECKING:
@@ -61,5 +60,5 @@ def open_cli_store(url: str | None, *, create: bool = False) -> Iterator[Store]:
 
 def remove_older(older_than: str, remove: Callable[[int], int]) -> int:
     """Remove what is older, by batches until nothing is left; returns how much was removed."""
-    before_ms = round(time.time() * 1000) - parse_duration_ms(older_than, "--older-than")
+    before_ms = now_ms() - parse_duration_ms(older_than, "--older-than")
     return sum(iter(lambda: remove(before_ms), 0))

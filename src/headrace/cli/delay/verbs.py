@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -18,7 +17,7 @@ from headrace.cli.common.output import (
     show_all,
     show_json,
 )
-from headrace.cli.common.parsing import parse_duration_ms, show_duration
+from headrace.cli.common.parsing import now_ms, parse_duration_ms, show_duration
 from headrace.client.times import parse_time_ms, show_time
 
 if TYPE_CHECKING:
@@ -140,7 +139,7 @@ def _due_ms(after: str | None, at: str | None) -> int:
             "one of --after and --at is needed", "--after 15m, or --at 2030-01-01T12:00Z", 2
         )
     if after is not None:
-        return round(time.time() * 1000) + parse_duration_ms(after, "--after")
+        return now_ms() + parse_duration_ms(after, "--after")
     assert at is not None
     due_ms = int(at[1:]) if at.startswith("@") and at[1:].isdecimal() else parse_time_ms(at)
     if due_ms is None:
@@ -151,7 +150,7 @@ def _due_ms(after: str | None, at: str | None) -> int:
 
 
 def _line(found: DelayedMessage) -> dict[str, object]:
-    left_ms = found.due_ms - round(time.time() * 1000)
+    left_ms = found.due_ms - now_ms()
     return {
         "id": found.id,
         "target": found.target,

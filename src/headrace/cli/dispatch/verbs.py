@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import signal
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
@@ -16,6 +15,7 @@ from headrace.cli.common.loading import load_object
 from headrace.cli.common.option_groups import with_groups
 from headrace.cli.common.output import Output, OutputOption, show_json, show_rows
 from headrace.cli.common.parsing import split_address
+from headrace.cli.common.processes import start_logging
 
 if TYPE_CHECKING:
     from headrace.dispatch.dispatcher import Dispatcher
@@ -63,7 +63,7 @@ def run(
     dispatcher.bootstrap = bootstrap or dispatcher.bootstrap
     dispatcher.tokens = tokens or dispatcher.tokens
     dispatcher.spool = spool or dispatcher.spool
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    start_logging()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: dispatcher.request_stop())
     with contextlib.ExitStack() as stack:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Annotated
 
@@ -13,7 +12,7 @@ from headrace.cli.common.errors import CliError
 from headrace.cli.common.option_groups import with_groups
 from headrace.cli.common.options import GroupArgument, PartitionsOption
 from headrace.cli.common.output import Output, OutputOption, show_rows
-from headrace.cli.common.parsing import parse_selection
+from headrace.cli.common.parsing import now_ms, parse_selection
 
 PLAN_COLUMNS = ("topic", "partition", "from", "to", "change", "lag", "note")
 
@@ -58,7 +57,7 @@ def seek(
             "leave it alone: a query whose marker moves loses rows or writes them twice",
         )
     try:
-        target = parse_target(to, round(time.time() * 1000))
+        target = parse_target(to, now_ms())
     except AdminError as problem:
         raise CliError(f"--to {problem.message}", problem.hint, 2) from None
     selection = parse_selection(topic, "--topic")

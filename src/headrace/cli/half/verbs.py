@@ -21,7 +21,7 @@ from headrace.cli.common.output import (
     show_all,
     show_json,
 )
-from headrace.cli.common.parsing import parse_duration_ms, show_duration
+from headrace.cli.common.parsing import now_ms, parse_duration_ms, show_duration
 from headrace.client.times import show_time
 
 if TYPE_CHECKING:
@@ -165,7 +165,6 @@ def _wait_decided(settings: dict[str, Any], id: str, until_s: float) -> HalfStat
 
 
 def _line(half: HalfStatus) -> dict[str, object]:
-    now_ms = round(time.time() * 1000)
     return {
         "id": half.id,
         "state": half.state,
@@ -173,7 +172,7 @@ def _line(half: HalfStatus) -> dict[str, object]:
         "group": half.group or None,
         "since": show_time(half.at_ms),
         "checks": half.checks,
-        "next": None if half.due_ms is None else show_duration(half.due_ms - now_ms),
+        "next": None if half.due_ms is None else show_duration(half.due_ms - now_ms()),
     }
 
 

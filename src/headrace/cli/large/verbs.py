@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,7 +13,7 @@ from headrace.cli.common.errors import CliError
 from headrace.cli.common.option_groups import with_groups
 from headrace.cli.common.options import DryRunOption
 from headrace.cli.common.output import Output, OutputOption, show_rows
-from headrace.cli.common.parsing import parse_duration_ms
+from headrace.cli.common.parsing import now_ms, parse_duration_ms
 from headrace.cli.common.stores import StoreOption, open_cli_store
 from headrace.client.times import show_time
 from headrace.config import environment
@@ -92,7 +91,7 @@ def gc(
     from headrace.large.topic_settings import TopicSettingsCache
 
     grace_ms = parse_duration_ms(grace, "--grace")
-    now_ms = time.time_ns() // 1_000_000
+    at_ms = now_ms()
     config = kafka.config()
     settings_of = TopicSettingsCache(config)
     with _open(claims) as opened, kafka.errors():
@@ -101,7 +100,7 @@ def gc(
                 opened,
                 settings_of.cluster,
                 settings_of,
-                now_ms,
+                at_ms,
                 grace_ms,
                 (lambda topic: claimed_names(config, topic)) if scan else None,
             )
@@ -112,16 +111,16 @@ def gc(
         topics = ", ".join(sorted(found.timeless))
         print(f"kept forever or by key, so not examined (use --scan): {topics}")
     if store:
-        _collect_kept(store, now_ms, grace_ms, dry_run)
+        _collect_kept(store, at_ms, grace_ms, dry_run)
 
 
-def _collect_kept(store: str, now_ms: int, grace_ms: int, dry_run: bool) -> None:
+def _collect_kept(store: str, at_ms: int, grace_ms: int, dry_run: bool) -> None:
     from headrace.large.garbage import find_unneeded, needed_by
     from headrace.large.rows import row_bodies
 
     with open_cli_store(store) as opened:
         kept = row_bodies(opened)
-        found = find_unneeded(kept, now_ms, grace_ms, needed_by(opened))
+        found = find_unneeded(kept, at_ms, grace_ms, needed_by(opened))
         _finish(kept, found, dry_run, " of the store")
 
 

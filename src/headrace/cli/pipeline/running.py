@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from headrace.cli.common.connection import check_reachable
-from headrace.cli.common.processes import on_stop
+from headrace.cli.common.processes import on_stop, start_logging
 from headrace.cli.pipeline.loading import pipeline_errors
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def run_pipeline(pipeline: Pipeline, settings: LaunchSettings) -> None:
     """Run a pipeline until it ends or is stopped, and print its last state."""
     check_reachable(settings.bootstrap)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    start_logging()
     # Py4J logs every call that a stop interrupts.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
 

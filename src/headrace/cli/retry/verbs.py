@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ from headrace.cli.common.messages import (
 from headrace.cli.common.option_groups import with_groups
 from headrace.cli.common.options import LimitOption, YesOption, confirm
 from headrace.cli.common.output import Output, OutputOption, show_all
+from headrace.cli.common.parsing import now_ms
 from headrace.cli.common.stores import StoreOption, open_cli_store
 from headrace.client.times import show_time
 
@@ -46,8 +46,8 @@ def list_messages(
     """List parked messages, the next one first; JSON has payload and traceback too."""
     with open_cli_store(store) as opened:
         found = opened.retries.find(filter.chosen(ids), limit)
-    now_ms = _now_ms()
-    row, details = partial(_line, now_ms=now_ms), partial(_details, now_ms=now_ms)
+    at_ms = now_ms()
+    row, details = partial(_line, at_ms=at_ms), partial(_details, at_ms=at_ms)
     show_all(found, COLUMNS, output, row=row, details=details)
 
 
@@ -61,7 +61,7 @@ def now(*, choice: MessageChoice, store: StoreOption) -> None:
         if choice.dry_run:
             print(f"would be tried now: {count}")
             return
-        opened.retries.make_due(chosen, _now_ms())
+        opened.retries.make_due(chosen, now_ms())
     print(f"due now: {count}")
 
 
@@ -86,11 +86,11 @@ def _count(store: Store, chosen: Selection) -> int:
     return count
 
 
-def _line(parked: ParkedMessage, now_ms: int) -> dict[str, object]:
+def _line(parked: ParkedMessage, at_ms: int) -> dict[str, object]:
     return {
         "id": parked.message.id,
         "handler": parked.handler,
-        "state": _state(parked, now_ms),
+        "state": _state(parked, at_ms),
         "attempts": parked.attempts,
         "next": show_time(parked.next_ms),
         "fingerprint": parked.failure.fingerprint,
@@ -98,10 +98,10 @@ def _line(parked: ParkedMessage, now_ms: int) -> dict[str, object]:
     }
 
 
-def _details(parked: ParkedMessage, now_ms: int) -> dict[str, Any]:
+def _details(parked: ParkedMessage, at_ms: int) -> dict[str, Any]:
     return {
         **message_details(parked.handler, parked.message, parked.failure),
-        "state": _state(parked, now_ms),
+        "state": _state(parked, at_ms),
         "attempts": parked.attempts,
         "parked_ms": parked.parked_ms,
         "next_ms": parked.next_ms,
@@ -110,13 +110,9 @@ def _details(parked: ParkedMessage, now_ms: int) -> dict[str, Any]:
     }
 
 
-def _state(parked: ParkedMessage, now_ms: int) -> str:
-    if parked.owner is not None and parked.lease_ms > now_ms:
+def _state(parked: ParkedMessage, at_ms: int) -> str:
+    if parked.owner is not None and parked.lease_ms > at_ms:
         return "running"
     if not parked.is_head:
         return "behind"
-    return "due" if parked.next_ms <= now_ms else "waiting"
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
+    return "due" if parked.next_ms <= at_ms else "waiting"

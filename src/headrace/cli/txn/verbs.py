@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,7 +12,7 @@ from headrace.cli.common.errors import CliError
 from headrace.cli.common.option_groups import with_groups
 from headrace.cli.common.options import PartitionsOption, YesOption, confirm
 from headrace.cli.common.output import Output, OutputOption, show_json, show_rows
-from headrace.cli.common.parsing import parse_duration_ms, parse_selection, show_duration
+from headrace.cli.common.parsing import now_ms, parse_duration_ms, parse_selection, show_duration
 from headrace.client.times import show_time
 
 if TYPE_CHECKING:
@@ -67,20 +66,20 @@ def list_transactions(
     at_least_ms = parse_duration_ms(longer_than, "--longer-than") if longer_than else None
     with kafka.cluster() as cluster:
         found = transactions.list_transactions(cluster, state or (), producer or ())
-    now_ms = round(time.time() * 1000)
-    rows = [_row(row, now_ms) for row in found if _is_longer(row, now_ms, at_least_ms)]
+    at_ms = now_ms()
+    rows = [_row(row, at_ms) for row in found if _is_longer(row, at_ms, at_least_ms)]
     show_rows(rows, LIST_JSON_COLUMNS if output is Output.json else LIST_COLUMNS, output)
 
 
-def _is_longer(row: Transaction, now_ms: int, at_least_ms: int | None) -> bool:
+def _is_longer(row: Transaction, at_ms: int, at_least_ms: int | None) -> bool:
     if at_least_ms is None:
         return True
-    running_ms = row.running_ms(now_ms)
+    running_ms = row.running_ms(at_ms)
     return running_ms is not None and running_ms > at_least_ms
 
 
-def _row(row: Transaction, now_ms: int) -> dict[str, object]:
-    running_ms = row.running_ms(now_ms)
+def _row(row: Transaction, at_ms: int) -> dict[str, object]:
+    running_ms = row.running_ms(at_ms)
     return {
         "id": row.id,
         "state": row.state,
@@ -145,7 +144,7 @@ def _detail(row: Transaction, starts: dict[tuple[str, int, int], int]) -> dict[s
 
 
 def _words(row: Transaction) -> dict[str, object]:
-    running_ms = row.running_ms(round(time.time() * 1000))
+    running_ms = row.running_ms(now_ms())
     return {
         "transaction": row.id,
         "state": row.state,
@@ -177,7 +176,7 @@ def hanging(
     """Find transactions that are open in a partition but unknown to every coordinator."""
     from headrace.client.admin.aborts import find_hanging
 
-    before_ms = round(time.time() * 1000) - parse_duration_ms(longer_than, "--longer-than")
+    before_ms = now_ms() - parse_duration_ms(longer_than, "--longer-than")
     selection = parse_selection(topic, "--topic")
     with kafka.cluster() as cluster:
         found = find_hanging(cluster, selection, before_ms)
