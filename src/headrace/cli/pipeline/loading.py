@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from headrace.cli.common.connection import check_reachable
+from headrace.cli.common.connection import KafkaOptions, check_reachable
 from headrace.cli.common.errors import CliError
 from headrace.cli.common.loading import load_module
 from headrace.cli.common.parsing import parse_pairs
@@ -41,14 +41,14 @@ def load_pipeline(target: str) -> Pipeline:
     return found[name]
 
 
-def client_settings(bootstrap: str, properties: list[str] | None) -> dict[str, str]:
+def client_settings(kafka: KafkaOptions) -> dict[str, str]:
     """The settings that consumers and producers share, once a broker is known to answer."""
-    given = parse_pairs(properties, "-X")
+    given = parse_pairs(kafka.properties, "-X")
     with pipeline_errors():
         from headrace.client.settings import common_settings
 
-        settings = {"bootstrap.servers": bootstrap, **common_settings(given)}
-    check_reachable(bootstrap)
+        settings = {"bootstrap.servers": kafka.bootstrap, **common_settings(given)}
+    check_reachable(kafka.bootstrap)
     return settings
 
 

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headrace.cli.common.connection import KafkaOptions
+from headrace.cli.common.parsing import parse_pairs
+from headrace.cli.pipeline.loading import pipeline_errors
 from headrace.config import environment
+
+if TYPE_CHECKING:
+    from headrace.spark.pipelines.launcher import LaunchSettings
+    from headrace.spark.pipelines.pacing import Window
 
 
 def default_home() -> Path:
@@ -65,3 +73,42 @@ OldOption = Annotated[
 NewOption = Annotated[
     int | None, typer.Option("--new", help="The new version.", show_default="the one in the code")
 ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaunchOptions:
+    """The options of every verb that runs a pipeline."""
+
+    master: MasterOption = None
+    conf: ConfOption = None
+    connector: ConnectorOption = "headrace"
+    checkpoints: CheckpointsOption = None
+    repin: RepinOption = False
+    home: HomeOption
+
+    def settings(
+        self,
+        kafka: KafkaOptions,
+        *,
+        rate: float | None,
+        to_end: bool,
+        window: Window | None = None,
+        is_replay: bool = False,
+    ) -> LaunchSettings:
+        """How the pipeline is run."""
+        with pipeline_errors():
+            from headrace.spark.pipelines.launcher import LaunchSettings
+        return LaunchSettings(
+            bootstrap=kafka.bootstrap,
+            root=self.home,
+            client=parse_pairs(kafka.properties, "-X"),
+            master=self.master,
+            spark=parse_pairs(self.conf, "--conf"),
+            connector=self.connector,
+            checkpoints=self.checkpoints,
+            repin=self.repin,
+            to_end=to_end,
+            records_per_s=rate,
+            window=window,
+            is_replay=is_replay,
+        )

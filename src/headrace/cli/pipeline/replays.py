@@ -6,20 +6,19 @@ from typing import Annotated
 
 import typer
 
-from headrace.cli.common.connection import BootstrapOption, PropertyOption
+from headrace.cli.common.connection import KafkaOptions
+from headrace.cli.common.option_groups import with_groups
 from headrace.cli.common.output import Output, OutputOption, show_json, show_rows
 from headrace.cli.common.parsing import parse_pairs
 from headrace.cli.pipeline.loading import client_settings, load_pipeline, pipeline_errors
 from headrace.cli.pipeline.options import (
-    CheckpointsOption,
     ConfOption,
-    ConnectorOption,
     HomeOption,
+    LaunchOptions,
     MasterOption,
     NewOption,
     OldOption,
     RateOption,
-    RepinOption,
     TargetArgument,
 )
 from headrace.cli.pipeline.running import run_pipeline
@@ -28,6 +27,7 @@ COUNTS = ("old_rows", "new_rows", "same", "different", "only_old", "only_new")
 EXAMPLES = ("key", "kind", "old", "new")
 
 
+@with_groups
 def replay(
     target: TargetArgument,
     *,
@@ -36,14 +36,8 @@ def replay(
         typer.Option("--window", metavar="HH:MM-HH:MM", help="Run only in these hours of the day."),
     ] = None,
     rate: RateOption = None,
-    bootstrap: BootstrapOption,
-    property: PropertyOption = None,
-    master: MasterOption = None,
-    conf: ConfOption = None,
-    connector: ConnectorOption = "headrace",
-    checkpoints: CheckpointsOption = None,
-    repin: RepinOption = False,
-    home: HomeOption,
+    kafka: KafkaOptions,
+    launch: LaunchOptions,
 ) -> None:
     """Run the version in the code from offset zero to the end, into its own output.
 
@@ -51,45 +45,31 @@ def replay(
     where it was.
     """
     pipeline = load_pipeline(target)
-    client = client_settings(bootstrap, property)
+    client = client_settings(kafka)
     with pipeline_errors():
-        from headrace.spark.pipelines.launcher import LaunchSettings
         from headrace.spark.pipelines.pacing import Window
         from headrace.spark.pipelines.versions import check_replay
 
         hours = Window.parse(window) if window else None
         check_replay(pipeline, client)
-    settings = LaunchSettings(
-        bootstrap=bootstrap,
-        root=home,
-        client=parse_pairs(property, "-X"),
-        master=master,
-        spark=parse_pairs(conf, "--conf"),
-        connector=connector,
-        checkpoints=checkpoints,
-        repin=repin,
-        to_end=True,
-        records_per_s=rate,
-        window=hours,
-        is_replay=True,
-    )
+    settings = launch.settings(kafka, rate=rate, to_end=True, window=hours, is_replay=True)
     run_pipeline(pipeline, settings)
 
 
+@with_groups
 def compare(
     target: TargetArgument,
     *,
     old: OldOption = None,
     new: NewOption = None,
-    bootstrap: BootstrapOption,
-    property: PropertyOption = None,
+    kafka: KafkaOptions,
     master: MasterOption = None,
     conf: ConfOption = None,
     output: OutputOption = Output.table,
 ) -> None:
     """Compare two versions of an output, key by key; status 1 if they differ."""
     pipeline = load_pipeline(target)
-    client = client_settings(bootstrap, property)
+    client = client_settings(kafka)
     with pipeline_errors():
         from headrace.spark.pipelines.comparison import compare as compare_outputs
         from headrace.spark.pipelines.versions import versions_to_compare
@@ -112,6 +92,7 @@ def compare(
         raise typer.Exit(1)
 
 
+@with_groups
 def switch(
     target: TargetArgument,
     *,
@@ -122,13 +103,12 @@ def switch(
     force: Annotated[
         bool, typer.Option("--force", help="Even if its replay is not finished.")
     ] = False,
-    bootstrap: BootstrapOption,
-    property: PropertyOption = None,
+    kafka: KafkaOptions,
     home: HomeOption,
 ) -> None:
     """Make a version live for readers at once; the old output stays until it is dropped."""
     pipeline = load_pipeline(target)
-    client = client_settings(bootstrap, property)
+    client = client_settings(kafka)
     version = to or pipeline.version
     with pipeline_errors():
         from headrace.spark.pipelines.versions import switch as switch_version
@@ -137,17 +117,17 @@ def switch(
     print(f"{pipeline.name}: version {version} is live, before it was {before or 'none'}")
 
 
+@with_groups
 def drop(
     target: TargetArgument,
     *,
     version: Annotated[int, typer.Option("--version", help="The version to drop.")],
-    bootstrap: BootstrapOption,
-    property: PropertyOption = None,
+    kafka: KafkaOptions,
     home: HomeOption,
 ) -> None:
     """Delete the output and the checkpoint of a version that is neither live nor running."""
     pipeline = load_pipeline(target)
-    client = client_settings(bootstrap, property)
+    client = client_settings(kafka)
     with pipeline_errors():
         from headrace.spark.pipelines.sinks import describe
         from headrace.spark.pipelines.versions import drop as drop_version

@@ -6,22 +6,13 @@ from typing import Annotated
 
 import typer
 
-from headrace.cli.common.connection import BootstrapOption, PropertyOption
+from headrace.cli.common.connection import KafkaOptions
 from headrace.cli.common.errors import CliError
+from headrace.cli.common.option_groups import with_groups
 from headrace.cli.common.output import Output, OutputOption, show_json, show_rows
-from headrace.cli.common.parsing import parse_pairs
 from headrace.cli.pipeline import replays
 from headrace.cli.pipeline.loading import load_pipeline, load_pipelines, pipeline_errors
-from headrace.cli.pipeline.options import (
-    CheckpointsOption,
-    ConfOption,
-    ConnectorOption,
-    HomeOption,
-    MasterOption,
-    RateOption,
-    RepinOption,
-    TargetArgument,
-)
+from headrace.cli.pipeline.options import HomeOption, LaunchOptions, RateOption, TargetArgument
 from headrace.cli.pipeline.running import run_pipeline
 from headrace.client.times import show_time
 
@@ -35,6 +26,7 @@ KNOWN = ("name", "version", "state", "batch", "rows_per_s", "restarts", "updated
 
 
 @app.command()
+@with_groups
 def run(
     target: TargetArgument,
     *,
@@ -42,35 +34,15 @@ def run(
         bool, typer.Option("--once", help="Read what is there now, with a bar, then end.")
     ] = False,
     rate: RateOption = None,
-    bootstrap: BootstrapOption,
-    property: PropertyOption = None,
-    master: MasterOption = None,
-    conf: ConfOption = None,
-    connector: ConnectorOption = "headrace",
-    checkpoints: CheckpointsOption = None,
-    repin: RepinOption = False,
-    home: HomeOption,
+    kafka: KafkaOptions,
+    launch: LaunchOptions,
 ) -> None:
     """Run a pipeline until Ctrl-C, SIGTERM or `headrace pipeline stop`; a new run continues there.
 
     The first version that ever runs becomes the live one.
     """
     pipeline = load_pipeline(target)
-    with pipeline_errors():
-        from headrace.spark.pipelines.launcher import LaunchSettings
-    settings = LaunchSettings(
-        bootstrap=bootstrap,
-        root=home,
-        client=parse_pairs(property, "-X"),
-        master=master,
-        spark=parse_pairs(conf, "--conf"),
-        connector=connector,
-        checkpoints=checkpoints,
-        repin=repin,
-        to_end=once,
-        records_per_s=rate,
-    )
-    run_pipeline(pipeline, settings)
+    run_pipeline(pipeline, launch.settings(kafka, rate=rate, to_end=once))
 
 
 @app.command("list")
