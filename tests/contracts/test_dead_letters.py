@@ -166,3 +166,11 @@ def test_pages_show_every_letter_once_while_they_change(store: Store, clock: Vir
             clock.advance(1)
             letter(store, 100, id=page[0].message.id)
     assert sorted(seen) == list(range(10))
+
+
+@pytest.mark.parametrize("id", ["x" * 300, "a\0b"])
+def test_a_letter_whose_id_does_not_fit_changes_its_state(store: Store, id: str) -> None:
+    entered = letter(store, 7, id=id, state=NEW)
+    store.dead_letters.change([entered], DEAD)
+    assert store.dead_letters.unpublished("bill", store.clock.now_ms(), 10) == []
+    assert [found.state for found in store.dead_letters.find(Selection())] == [DEAD]

@@ -119,8 +119,8 @@ class DeadLetterIndex(StoreTable):
     def change(self, letters: Sequence[Letter], state: str) -> None:
         """Set the state of letters, except where the message has failed again since."""
         records = [
-            (letter.handler, letter.message.id, letter.message.partition, letter.message.offset)
-            for letter in letters
+            (it.handler, plain_id(it.message.id), it.message.partition, it.message.offset)
+            for it in letters
         ]
         record = tuple_(_ROW.handler, _ROW.id, _ROW.partition, _ROW.offset)
         with self._begin() as tx:
