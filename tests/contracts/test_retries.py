@@ -168,6 +168,26 @@ def test_a_lease_ends_and_its_first_owner_is_fenced(store: Store, clock: Virtual
     assert remove(store, taken)
 
 
+def test_a_leased_message_does_not_hide_one_that_is_due_before_its_lease_ends(
+    store: Store, clock: VirtualClock
+) -> None:
+    park(store, message(1, b"one"), in_lane=lane(b"one"))
+    assert offsets(lease(store, clock)) == [1]
+    park(store, message(2, b"two"), in_lane=lane(b"two"), next_ms=clock.now_ms() + 500)
+    assert store.retries.next_due_ms("bill") == clock.now_ms() + 500
+    park(store, message(3, b"three"), in_lane=lane(b"three"), next_ms=clock.now_ms() + 400)
+    assert store.retries.next_due_ms("bill") == clock.now_ms() + 400
+    clock.advance(LEASE_MS)
+    assert store.retries.next_due_ms("bill") == clock.now_ms() - LEASE_MS + 400
+
+
+def test_a_lease_that_ends_first_is_due_first(store: Store, clock: VirtualClock) -> None:
+    park(store, message(1, b"one"), in_lane=lane(b"one"))
+    lease(store, clock)
+    park(store, message(2, b"two"), in_lane=lane(b"two"), next_ms=clock.now_ms() + 2 * LEASE_MS)
+    assert store.retries.next_due_ms("bill") == clock.now_ms() + LEASE_MS
+
+
 def test_a_renewed_lease_goes_on_and_a_released_one_ends(store: Store, clock: VirtualClock) -> None:
     park(store, message(1))
     lease(store, clock, "one")

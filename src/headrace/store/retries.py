@@ -199,10 +199,17 @@ class Retries(StoreTable):
 
     def next_due_ms(self, handler: str) -> int | None:
         """When the next message is due and free of leases; None for an empty table."""
-        query = select(_ROW.next_ms, _ROW.lease_ms).where(_ROW.handler == handler, _IS_HEAD)
+        is_leased = _ROW.lease_ms > _ROW.next_ms
+        is_head = and_(_ROW.handler == handler, _IS_HEAD)
+        free = select(_ROW.next_ms).where(is_head, ~is_leased).order_by(_ROW.next_ms).limit(1)
+        leased = select(func.min(_ROW.lease_ms)).where(is_head, is_leased)
         with self._read() as tx:
-            first = tx.execute(query.order_by(_ROW.next_ms).limit(1)).first()
-            return None if first is None else int(max(first))
+            free_ms = tx.execute(free).scalar()
+            if free_ms is not None:
+                # The end of a lease matters only if it comes before a free message is due.
+                leased = leased.where(_ROW.next_ms < free_ms)
+            ends_ms = tx.execute(leased).scalar()
+        return min((int(it) for it in (free_ms, ends_ms) if it is not None), default=None)
 
     def find(self, chosen: Selection, limit: int = LISTED_MAX) -> list[ParkedMessage]:
         """The selected messages, the next due first."""
