@@ -153,6 +153,7 @@ def test_an_outcome_comes_back_as_it_was(outcome: Outcome) -> None:
         (b"a", [("headrace-outcome", b"maybe"), ("headrace-place", b"1/2")]),
         (b"a", [("headrace-outcome", b"done"), ("headrace-place", b"1")]),
         (b"a", [("headrace-outcome", b"done"), ("headrace-place", b"x/2")]),
+        (b"a", [("headrace-outcome", b"done"), ("headrace-place", "1/²".encode())]),
         (b"a", [("headrace-outcome", None)]),
     ],
 )

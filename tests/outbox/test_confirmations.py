@@ -177,6 +177,14 @@ def test_http_says_what_is_wrong(store: Store, path: str, body: Any, says: str) 
     assert says in answer["error"]
 
 
+@pytest.mark.parametrize("length", ["many", "\u00b2", "-1", "9" * 5_000])
+def test_http_says_that_a_length_is_no_number(store: Store, length: str) -> None:
+    with ConfirmServer(store, "127.0.0.1", 0) as server:
+        status, answer = post(server, "/confirm", b"", {"Content-Length": length})
+    assert status == 400
+    assert "Content-Length" in answer["error"]
+
+
 def test_http_beyond_this_machine_wants_a_token(store: Store) -> None:
     with pytest.raises(ValueError, match="set a token"):
         ConfirmServer(store, "0.0.0.0", 0)

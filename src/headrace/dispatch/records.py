@@ -105,7 +105,7 @@ def parse_outcome(
     found = _texts(headers)
     state = next((one for one in OUTCOME_STATES if one == found.get(STATE_HEADER)), None)
     partition, slash, offset = found.get(PLACE_HEADER, "").partition("/")
-    if state is None or not slash or not (partition.isdigit() and offset.isdigit()):
+    if state is None or not slash or not (_is_number(partition) and _is_number(offset)):
         return None
     kind, _, text = found.get(ERROR_HEADER, "").partition("\n")
     return Outcome(
@@ -128,4 +128,8 @@ def _texts(headers: Iterable[Any] | None) -> dict[str, str]:
 
 def _number(text: str) -> int:
     """The number in a header, 0 if it is not one."""
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= 18 else 0
+    return int(text) if _is_number(text) else 0
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= 18

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 BODY_BYTES_MAX = 1024 * 1024
 DRAINED_BYTES_MAX = 16 * BODY_BYTES_MAX
+LENGTH_DIGITS_MAX = 18
 CONFIRMATIONS_MAX = 10_000
 TIMEOUT_SECONDS = 10
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
@@ -99,8 +100,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _body(self) -> bytes:
         length = self.headers.get("Content-Length", "0")
-        if not length.isdigit():
-            raise BadRequest("a body needs a Content-Length")
+        if not (length.isascii() and length.isdecimal() and len(length) <= LENGTH_DIGITS_MAX):
+            raise BadRequest("a body needs a Content-Length that is a number")
         if int(length) > BODY_BYTES_MAX:
             # A caller that is still writing would see a broken connection, not the answer.
             left = min(int(length), DRAINED_BYTES_MAX)
