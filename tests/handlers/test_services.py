@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.client.kafkas import TIMEOUT_SECONDS, Kafka
+from tests.large.sending import SIZE, noise, small_large
 from tests.waiting import wait_until
 
 from headrace import App, Backoff, Retry, outbox
@@ -15,8 +16,9 @@ from headrace.cli.service.verbs import Name
 from headrace.errors import HandlerError
 from headrace.handlers import services
 from headrace.handlers.services import ServiceOptions, make_service
+from headrace.outbox.relay import RelayLimits
 from headrace.store import open_store
-from headrace.testing import BrokerThread
+from headrace.testing import BrokerThread, VirtualClock
 
 
 @pytest.fixture(scope="module")
@@ -33,6 +35,24 @@ def test_the_command_knows_every_service() -> None:
 def test_a_service_says_what_it_lacks(kafka: Kafka, name: str, hint: str) -> None:
     with pytest.raises(HandlerError, match=hint):
         make_service(name, ServiceOptions(settings=kafka.quiet))
+
+
+def test_relay_goes_by_the_clock_it_is_given(kafka: Kafka, tmp_path: Path) -> None:
+    topic = kafka.topic("orders")
+    url = f"sqlite:///{tmp_path / 'shop.db'}"
+    clock = VirtualClock(now_ms=1_000_000)
+    store = open_store(url, clock=clock)
+    store.create()
+    with store.begin() as tx:
+        tx.send(topic, b"tea", confirm_by="any")
+    relay = make_service("relay", ServiceOptions(settings=kafka.quiet, store_url=url, clock=clock))
+    relay.start()
+    try:
+        wait_until(lambda: store.outbox.next_due_ms() is not None)
+        assert store.outbox.next_due_ms() == 1_000_000 + RelayLimits().confirm_within_ms
+    finally:
+        relay.stop()
+        store.close()
 
 
 def test_relay_sends_what_an_outbox_holds(kafka: Kafka, tmp_path: Path) -> None:
@@ -92,3 +112,40 @@ def test_retry_runs_the_handlers_of_an_app_on_what_is_parked(
         wait_until(lambda: billed == ["tea"])
     finally:
         retry.stop()
+
+
+def test_retry_gives_a_handler_with_a_transaction_the_whole_of_a_large_message(
+    kafka: Kafka, tmp_path: Path
+) -> None:
+    url = f"sqlite:///{tmp_path / 'shop.db'}"
+    app = App(kafka.bootstrap, store=url, settings={"log_level": 0}, large=small_large())
+    topic = kafka.topic("films")
+    film = noise(3 * SIZE)
+    shown: list[bytes] = []
+    open_ = {"cinema": False}
+
+    @app.handler(
+        topic,
+        name="show",
+        group="cinema",
+        once="transaction",
+        start="earliest",
+        retry=Retry(in_place=0, then=Backoff("50ms", "50ms", attempts=1_000)),
+    )
+    def show(body: bytes) -> None:
+        if not open_["cinema"]:
+            raise ConnectionError("the cinema is closed")
+        shown.append(body)
+
+    with app:
+        app.send(topic, film).result(TIMEOUT_SECONDS)
+        store = app.context.need_store("a test")
+        wait_until(lambda: store.retries.next_due_ms("show") is not None)
+    open_["cinema"] = True
+    retry = make_service("retry", ServiceOptions(settings=kafka.quiet, app=app))
+    retry.start()
+    try:
+        wait_until(lambda: shown)
+    finally:
+        retry.stop()
+    assert shown == [film]

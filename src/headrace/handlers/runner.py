@@ -13,6 +13,7 @@ from headrace.handlers.session import Session
 if TYPE_CHECKING:
     from headrace.client.message import Message
     from headrace.handlers.context import AppContext
+    from headrace.handlers.outputs import KafkaTransactions
     from headrace.handlers.scheduler import Scheduler
     from headrace.handlers.spec import HandlerSpec
 
@@ -69,13 +70,19 @@ class Runner:
         return 0 if self._session is None else len(self._session.assignment.tracks)
 
     def execute_one(self, message: Message, also: Also) -> None:
-        """Run a message that comes from the retry table; see Execution."""
+        """Run a message of the retry table, with the transactions of the current session."""
         session = self._session
+        self.execute_with(None if session is None else session.transactions, message, also)
+
+    def execute_with(
+        self, transactions: KafkaTransactions | None, message: Message, also: Also
+    ) -> None:
+        """Run a message of the retry table; only once="transaction" needs `transactions`."""
         message = self._context.large_rows.from_row(message)
         if self.spec.once == "transaction":
-            if session is None or session.transactions is None:
+            if transactions is None:
                 raise Unavailable(f"{self.spec.name} has no producer yet")
-            session.transactions.run([message], {})
+            transactions.run([message], {})
             with self._context.need_store("a retry").begin() as tx:
                 also(tx)
         else:

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -15,9 +16,7 @@ from headrace.handlers.context import AppContext
 from headrace.telemetry.alarms import Alarms
 
 if TYPE_CHECKING:
-    from headrace.client.message import Message
     from headrace.handlers.app import App
-    from headrace.handlers.execution import Also
     from headrace.handlers.retries import Execute
     from headrace.handlers.runner import Runner
     from headrace.ledger.half.machine import HalfLimits
@@ -158,7 +157,7 @@ def _relay_jobs(options: ServiceOptions, stack: ExitStack) -> Sequence[Job]:
 
     assert options.store_url is not None
     context = _context(options)
-    context.store = open_store(options.store_url)
+    context.store = open_store(options.store_url, clock=options.clock)
     context.store.create()
     stack.callback(context.close)
     relay = Relay(context.store, context.producer, switches=context, alarms=options.alarms)
@@ -178,12 +177,16 @@ def _retry_jobs(options: ServiceOptions, stack: ExitStack) -> Sequence[Job]:
 
 
 def _retry_job(runner: Runner, context: AppContext, stack: ExitStack) -> Job:
+    from headrace.handlers.outputs import KafkaTransactions
     from headrace.handlers.retries import RetryJob
 
     store = context.need_store("retry")
     execute: Execute = runner.execute_one
     if runner.spec.once == "transaction":
-        execute = _in_transactions(runner, context, stack)
+        # The runner's own transactions belong to its consumer, which does not run here.
+        transactions = KafkaTransactions(runner.execution, context)
+        stack.callback(transactions.close)
+        execute = partial(runner.execute_with, transactions)
     job = RetryJob(runner.spec.name, store, runner.failures, context.clock, execute)
 
     def run(stop: threading.Event) -> None:
@@ -195,21 +198,3 @@ def _retry_job(runner: Runner, context: AppContext, stack: ExitStack) -> Job:
         job.run()
 
     return run
-
-
-def _in_transactions(runner: Runner, context: AppContext, stack: ExitStack) -> Execute:
-    """Runs a message in a Kafka transaction of this process.
-
-    A runner's own producers belong to its consumer, which does not run here.
-    """
-    from headrace.handlers.outputs import KafkaTransactions
-
-    transactions = KafkaTransactions(runner.execution, context)
-    stack.callback(transactions.close)
-
-    def execute(message: Message, also: Also) -> None:
-        transactions.run([message], {})
-        with context.need_store("retry").begin() as tx:
-            also(tx)
-
-    return execute
