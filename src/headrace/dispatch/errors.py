@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
+from headrace.errors import HeadraceError
 
-class DispatchError(Exception):
+
+class DispatchError(HeadraceError):
     """Something that the dispatcher cannot do, with a hint."""
-
-    def __init__(self, message: str, hint: str = "") -> None:
-        super().__init__(f"{message} ({hint})" if hint else message)
-        self.message = message
-        self.hint = hint
 
 
 class SpoolFull(DispatchError):

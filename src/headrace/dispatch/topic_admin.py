@@ -13,13 +13,12 @@ from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 from headrace.client.admin.groups import read_committed
 from headrace.client.consumer.offsets import OffsetReader
 from headrace.client.settings import translate
-from headrace.client.wire.cluster import ClusterClient as Brokers
-from headrace.client.wire.cluster import parse_servers
+from headrace.client.wire.cluster import ClusterClient, parse_servers
 from headrace.client.wire.security import Security
 from headrace.dispatch.errors import DispatchError
 from headrace.dispatch.options import DispatchLimits
 from headrace.dispatch.tokens import open_tokens
-from headrace.protocol.errors import KafkaError as RefusedError
+from headrace.protocol import errors as protocol_errors
 
 REQUEST_SECONDS = 10.0
 # A new topic may not have leaders yet.
@@ -95,9 +94,9 @@ class TopicAdmin:
         try:
             security = Security({name: str(value) for name, value in self._config.items()})
             servers = parse_servers(self._bootstrap)
-            with Brokers(servers, security, REQUEST_SECONDS) as brokers:
-                found = read_committed(brokers, group)
-        except (RefusedError, ValueError) as refusal:
+            with ClusterClient(servers, security, REQUEST_SECONDS) as cluster:
+                found = read_committed(cluster, group)
+        except (protocol_errors.KafkaError, ValueError) as refusal:
             raise DispatchError(f"the commits of group {group} cannot be read: {refusal}") from None
         return {number: found[topic, number] for number in partitions if (topic, number) in found}
 

@@ -143,13 +143,9 @@ def heal(
 
 @contextlib.contextmanager
 def _errors() -> Iterator[None]:
-    """Turn the dispatcher's exceptions into errors of the command."""
-    from headrace.dispatch.errors import DispatchError
-
+    """Turn refused options and missing libraries into errors of the command."""
     try:
         yield
-    except DispatchError as error:
-        raise CliError(error.message, error.hint) from None
     except (ModuleNotFoundError, ValueError) as error:
         raise CliError(str(error)) from None
 
