@@ -44,10 +44,10 @@ class FakeReply:
     def __init__(self, connection: FakeConnection, blocks: bool) -> None:
         self.connection = connection
         self.blocks = blocks
-        self.segments: list[Any] | None = None
+        self.pieces: list[Any] | None = None
 
-    def send(self, segments: list[Any]) -> None:
-        self.segments = segments
+    def send(self, pieces: list[Any]) -> None:
+        self.pieces = pieces
 
 
 class FakeConnection:
@@ -65,8 +65,8 @@ class FakeConnection:
     def answer(self, data: bytes) -> None:
         self.sent.append(bytes(data))
 
-    def answer_segments(self, segments: list[Any]) -> None:
-        self.pieces += segments
+    def answer_pieces(self, pieces: list[Any]) -> None:
+        self.pieces += pieces
 
     def answer_later(self, *, blocks: bool) -> FakeReply:
         self.replies.append(FakeReply(self, blocks))
@@ -196,9 +196,9 @@ def test_a_pending_response_is_sent_once_it_is_resolved(
     send(serve(lambda node, context, request: pending), connection)
     (reply,) = connection.replies
     assert reply.blocks is blocks
-    assert reply.segments is None
+    assert reply.pieces is None
     pending.resolve(OK)
-    assert reply.segments == [frame(OK)]
+    assert reply.pieces == [frame(OK)]
 
 
 def test_a_pending_response_without_an_encoding_ends_the_connection(
@@ -219,7 +219,7 @@ async def raises() -> Message | None:
 
 
 @pytest.mark.parametrize(
-    ("work", "segments"),
+    ("work", "pieces"),
     [
         (lambda: returns(OK), [frame(OK)]),
         (lambda: returns(None), []),
@@ -231,7 +231,7 @@ def test_an_awaitable_blocks_the_connection_until_it_is_done(
     serve: Callable[..., Router],
     connection: FakeConnection,
     work: Callable[[], Awaitable[Message | None]],
-    segments: list[bytes],
+    pieces: list[bytes],
 ) -> None:
     router = serve(lambda node, context, request: work())
 
@@ -239,9 +239,9 @@ def test_an_awaitable_blocks_the_connection_until_it_is_done(
         send(router, connection)
         (reply,) = connection.replies
         assert reply.blocks
-        assert reply.segments is None
+        assert reply.pieces is None
         await router.drain()
-        assert reply.segments == segments
+        assert reply.pieces == pieces
 
     asyncio.run(scenario())
 
@@ -261,7 +261,7 @@ def test_an_awaitable_that_finds_the_request_malformed_ends_the_connection(
 
     asyncio.run(scenario())
     assert connection.refusals == ["malformed"]
-    assert connection.replies[0].segments is None
+    assert connection.replies[0].pieces is None
 
 
 def produce_with_acks_0(
@@ -294,7 +294,7 @@ def test_a_produce_with_acks_0_that_fails_later_gets_a_hang_up_and_no_response(
 ) -> None:
     produce_with_acks_0(monkeypatch, connection, lambda node, context, request: raises())
     assert connection.refusals == ["a request that wants no response failed: UNKNOWN_SERVER_ERROR"]
-    assert connection.replies[0].segments is None
+    assert connection.replies[0].pieces is None
 
 
 def test_a_cancelled_function_ends_the_connection(

@@ -17,7 +17,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, cast
 
 from headrace.broker.buffers import SMALL_FRAME_BYTES
-from headrace.broker.send_queue import Segment, SendQueue
+from headrace.broker.send_queue import Piece, SendQueue
 from headrace.protocol.primitives import ProtocolError
 
 if TYPE_CHECKING:
@@ -41,17 +41,17 @@ log = logging.getLogger(__name__)
 class Reply:
     """The place of one response among those of its connection."""
 
-    __slots__ = ("blocks", "connection", "ready", "segments")
+    __slots__ = ("blocks", "connection", "ready", "pieces")
 
     def __init__(self, connection: Connection, blocks: bool) -> None:
         self.connection = connection
         self.blocks = blocks
         self.ready = False
-        self.segments: list[Segment] = []
+        self.pieces: list[Piece] = []
 
-    def send(self, segments: list[Segment]) -> None:
+    def send(self, pieces: list[Piece]) -> None:
         """Give the response; it leaves after those before it. Does nothing after a hang-up."""
-        self.segments = segments
+        self.pieces = pieces
         self.ready = True
         self.connection.on_reply(self)
 
@@ -254,19 +254,19 @@ class Connection(asyncio.BufferedProtocol):
             if not self._parsing:
                 self._write_ready()
 
-    def answer_segments(self, segments: list[Segment]) -> None:
+    def answer_pieces(self, pieces: list[Piece]) -> None:
         """Send a response with pieces of files now, or after those that are pending."""
         if self._replies:
-            self._line_up(segments)
+            self._line_up(pieces)
         else:
             if self._ready:
                 self._write_ready()
-            self._send(segments)
+            self._send(pieces)
 
-    def _line_up(self, segments: list[Segment]) -> None:
+    def _line_up(self, pieces: list[Piece]) -> None:
         """Queue a finished response after pending ones."""
         reply = Reply(self, False)
-        reply.segments = segments
+        reply.pieces = pieces
         reply.ready = True
         self._replies.append(reply)
 
@@ -289,12 +289,12 @@ class Connection(asyncio.BufferedProtocol):
             first = replies.popleft()
             if self._send_queue is None:
                 return
-            if len(first.segments) == 1 and isinstance(first.segments[0], bytes | bytearray):
-                self._ready.append(first.segments[0])
+            if len(first.pieces) == 1 and isinstance(first.pieces[0], bytes | bytearray):
+                self._ready.append(first.pieces[0])
             else:
                 if self._ready:
                     self._write_ready()
-                self._send(first.segments)
+                self._send(first.pieces)
         if not self._parsing:
             if self._ready:
                 self._write_ready()
@@ -309,10 +309,10 @@ class Connection(asyncio.BufferedProtocol):
         data = ready[0] if len(ready) == 1 else b"".join(ready)
         self._send([data])
 
-    def _send(self, segments: list[Segment]) -> None:
+    def _send(self, pieces: list[Piece]) -> None:
         if self._send_queue is not None:
-            self._server.metrics.bytes_out.value += sum(map(len, segments))
-            self._send_queue.send(segments)
+            self._server.metrics.bytes_out.value += sum(map(len, pieces))
+            self._send_queue.send(pieces)
 
     @property
     def blocked(self) -> bool:

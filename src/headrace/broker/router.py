@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.broker.ports import Delay, Drop, Fail, Hooks
 from headrace.broker.purgatory import Pending
 from headrace.broker.registry import APIS, Api, Context
-from headrace.broker.send_queue import Segment
+from headrace.broker.send_queue import Piece
 from headrace.protocol.api import RESPONSES
 from headrace.protocol.codec import decoder, encoder, segments
 from headrace.protocol.error_responses import failed_response
@@ -74,9 +74,9 @@ class Route:
         LENGTH_AND_CORRELATION.pack_into(frame, 0, len(frame) - 4, correlation_id)
         return frame
 
-    def pieces(self, correlation_id: int, response: Message) -> list[Segment]:
+    def pieces(self, correlation_id: int, response: Message) -> list[Piece]:
         """The frame of a response in pieces: records stay in their files."""
-        pieces: list[Segment] = segments(response, self.version)
+        pieces: list[Piece] = segments(response, self.version)
         frame = bytearray(self.prefix)
         length = len(frame) - 4 + sum(map(len, pieces))
         LENGTH_AND_CORRELATION.pack_into(frame, 0, length, correlation_id)
@@ -108,7 +108,7 @@ class Route:
     def send(self, correlation_id: int, response: Message, reply: Reply, started_ns: int) -> None:
         """Send a response in the place that was kept for it."""
         try:
-            pieces: list[Segment]
+            pieces: list[Piece]
             if self.sends_records:
                 pieces = self.pieces(correlation_id, response)
             else:
@@ -168,7 +168,7 @@ class Router:
                 fast_path.learn(request, view, start, body, end)
             if isinstance(answer, Message):
                 if route.sends_records:
-                    connection.answer_segments(route.pieces(correlation_id, answer))
+                    connection.answer_pieces(route.pieces(correlation_id, answer))
                 else:
                     connection.answer(route.frame(correlation_id, answer))
                 route.record_ns(perf_counter_ns() - started_ns)

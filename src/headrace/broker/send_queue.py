@@ -18,7 +18,7 @@ from typing import Protocol, TypeGuard
 from headrace.storage.log.slices import Slice
 
 Bytes = bytes | bytearray
-Segment = Bytes | Slice
+Piece = Bytes | Slice
 
 # What a thread reads at a time of data that is not in the page cache.
 CHUNK_BYTES = 256 * 1024
@@ -93,7 +93,7 @@ class SendQueue:
         # Shared by all connections, and used only within one call.
         self._scratch = scratch
         self._drained = drained  # called when the queue becomes empty
-        self._queue: deque[Segment] = deque()
+        self._queue: deque[Piece] = deque()
         self._paused = False
         self._reading = False
         self._closed = False
@@ -109,14 +109,14 @@ class SendQueue:
         """Whether something is still on its way."""
         return self._paused or self._reading or bool(self._queue)
 
-    def send(self, segments: list[Segment]) -> None:
-        """Queue segments and send what the socket takes now."""
-        if len(segments) == 1 and not self.busy:
-            only = segments[0]
+    def send(self, pieces: list[Piece]) -> None:
+        """Queue pieces and send what the socket takes now."""
+        if len(pieces) == 1 and not self.busy:
+            only = pieces[0]
             if not isinstance(only, Slice):
                 self._transport.write(only)
                 return
-        self._queue.extend(segments)
+        self._queue.extend(pieces)
         self._pump()
 
     def pause(self) -> None:
@@ -182,18 +182,18 @@ class SendQueue:
         scratch = self._scratch
         room = len(scratch)
         filled = 0
-        for segment in self._queue:
-            wanted = min(len(segment), room - filled)
+        for piece in self._queue:
+            wanted = min(len(piece), room - filled)
             place = scratch[filled : filled + wanted]
-            if isinstance(segment, Slice):
-                if self._sendfile and filled and is_large(segment):
+            if isinstance(piece, Slice):
+                if self._sendfile and filled and is_large(piece):
                     break
-                count = segment.file.pread_into(place, segment.position)
+                count = piece.file.pread_into(place, piece.position)
                 filled += count
                 if count < wanted:
                     break
             else:
-                place[:] = segment[:wanted]
+                place[:] = piece[:wanted]
                 filled += wanted
             if filled == room:
                 break
@@ -242,6 +242,6 @@ class SendQueue:
             self._send_gathered()
 
 
-def is_large(segment: Segment) -> TypeGuard[Slice]:
+def is_large(piece: Piece) -> TypeGuard[Slice]:
     """Whether `sendfile` for a piece of a file costs less than a copy."""
-    return isinstance(segment, Slice) and len(segment) >= SENDFILE_BYTES_MIN
+    return isinstance(piece, Slice) and len(piece) >= SENDFILE_BYTES_MIN
