@@ -12,7 +12,8 @@ from tests.coordinator.clients import GROUP, NEWEST, GroupClient, turns
 from tests.storage.faulty_files import FaultyFileSystem
 
 from headrace.broker.groups_shard import GroupShard
-from headrace.broker.partition import Partition, Partitions
+from headrace.broker.partition import Partition
+from headrace.broker.partitions import Partitions
 from headrace.coordinator.loading import Loader
 from headrace.coordinator.partitioning import partition_for
 from headrace.coordinator.records import OffsetChange, decode, encode

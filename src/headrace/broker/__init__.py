@@ -5,8 +5,8 @@
 A request passes `server` (listening sockets), `connection` (frames; `buffers` receives large ones),
 `router` (finds the API in the table of `registry`) and its file in `apis/`; a Produce or an
 OffsetCommit that repeats an earlier one is served by `produce_templates` or `commit_templates`.
-`partition` appends to the log and syncs it, `purgatory` holds requests that wait, and `send_queue`
-writes responses to the socket.
+`partitions` finds the `partition`, which appends to the log and syncs it, `purgatory` holds
+requests that wait, and `send_queue` writes responses to the socket.
 
 Services: `topics` creates, alters and deletes topics (`log_config` gives their settings to the log,
 `stray_folders` sets folders without a topic aside), and `fetch_sessions` remembers what a consumer

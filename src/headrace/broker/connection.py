@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 class Reply:
     """The place of one response among those of its connection."""
 
-    __slots__ = ("blocks", "connection", "ready", "pieces")
+    __slots__ = ("blocks", "connection", "pieces", "ready")
 
     def __init__(self, connection: Connection, blocks: bool) -> None:
         self.connection = connection

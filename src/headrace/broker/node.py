@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from headrace.broker.clock import Clock, SystemClock, Timers
 from headrace.broker.fetch_sessions import FetchSessions
 from headrace.broker.metrics import Metrics
-from headrace.broker.partition import Partition, Partitions
+from headrace.broker.partition import Partition
+from headrace.broker.partitions import Partitions
 from headrace.broker.purgatory import Purgatory
 from headrace.storage import Syncer
 

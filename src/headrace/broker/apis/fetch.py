@@ -34,6 +34,8 @@ COLD_TRIES = 16
 # The longest wait. A client that waits is not read from, so one that is gone is noticed only when
 # the response is sent.
 WAIT_MS_MAX = 300_000
+# Stands for a response that does not have enough records yet; it is never sent.
+_NOT_YET = FetchResponse()
 
 log = logging.getLogger(__name__)
 
@@ -259,6 +261,3 @@ def fetch(
         if partition.has_unsynced:
             partition.sync()
     return pending
-
-
-_NOT_YET = FetchResponse()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.broker.partition import Partitions
+from headrace.broker.partitions import Partitions
 from headrace.protocol.errors import ErrorCode, KafkaError
 
 from .apis.asking import Asker, with_broker
