@@ -220,7 +220,7 @@ def test_a_full_queue_slows_producers_down_and_loses_nothing(broker: BrokerThrea
 
 
 def waiting_is(node: Node, count: int) -> bool:
-    return node.produces.size == count
+    return node.produce_purgatory.size == count
 
 
 @pytest.mark.parametrize(("limit", "read"), [(1, 1), (2, 2), (500, 3)])
@@ -246,7 +246,7 @@ def test_no_more_writes_are_read_once_queued_max_requests_wait_for_a_sync(
         with Wire(broker.bootstrap) as other:
             # By now the last write would have been read, too.
             other.call(API_VERSIONS, ApiVersionsResponse, 3)
-        assert node.produces.size == read
+        assert node.produce_purgatory.size == read
         may_sync.set()
         offsets = [
             wire.receive(ProduceResponse, PRODUCE_VERSION)[1]

@@ -321,7 +321,7 @@ def test_a_reader_waiting_at_the_end_learns_that_the_topic_is_gone(tmp_path: Pat
             topics=[FetchTopic(topic="t", partitions=[wanted])],
         )
         waiting = asyncio.ensure_future(asker.ask(request, FetchResponse, 12))
-        while not asker.node.fetches.size:
+        while not asker.node.fetch_purgatory.size:
             await asyncio.sleep(0)
         await asker.node.topics.delete("t")
         (topic,) = (await waiting).responses

@@ -57,8 +57,8 @@ class Node:
         # that clients time themselves follow the real clock.
         self.timers = Timers(clock, self.loop)
         self.real_timers = Timers(SystemClock(), self.loop)
-        self.produces = Purgatory(self.real_timers)
-        self.fetches = Purgatory(self.real_timers)
+        self.produce_purgatory = Purgatory(self.real_timers)
+        self.fetch_purgatory = Purgatory(self.real_timers)
         self.partitions = Partitions()
         # The coordinators of this node; each adds itself when it starts.
         self.coordinators: list[ShardedCoordinator[Any]] = []

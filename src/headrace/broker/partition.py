@@ -150,7 +150,7 @@ class Partition:
         """
         if self.log.high_watermark < self.log.end_offset:
             waiting = DurableWaiting(self, self.log.end_offset)
-            self._node.produces.park(waiting, (self,), DURABLE_TIMEOUT_MS)
+            self._node.produce_purgatory.park(waiting, (self,), DURABLE_TIMEOUT_MS)
             self.sync()
             await waiting.future
 
@@ -174,12 +174,12 @@ class Partition:
     def is_awaited(self) -> bool:
         """Whether a producer or a reader at the end waits for this partition."""
         node = self._node
-        return node.produces.has_waiting(self) or node.fetches.has_waiting(self)
+        return node.produce_purgatory.has_waiting(self) or node.fetch_purgatory.has_waiting(self)
 
     def wake(self) -> None:
         """Check the requests that wait for this partition, after a change."""
-        self._node.produces.check(self)
-        self._node.fetches.check(self)
+        self._node.produce_purgatory.check(self)
+        self._node.fetch_purgatory.check(self)
 
     def sync(self) -> None:
         """Request a sync of all that is written; at most one is in flight at a time."""

@@ -201,7 +201,7 @@ class SyncedResponse(Waiting, Generic[ResultT]):
     def park(self, node: Node, timeout_ms: int) -> None:
         """Hold the response until every target is durable; their syncs start at once."""
         partitions = [target[0] for target in self._targets]
-        node.produces.park(self, partitions, timeout_ms)
+        node.produce_purgatory.park(self, partitions, timeout_ms)
         for partition in partitions:
             partition.sync()
 

@@ -106,7 +106,7 @@ class Server:
         for connection in tuple(self._connections):
             connection.finish()
         # Fetches need not wait for data that this broker will not accept any more.
-        self._node.fetches.expire_all()
+        self._node.fetch_purgatory.expire_all()
         deadline = self.loop.time() + DRAIN_SECONDS
         while self._connections and self.loop.time() < deadline:
             await asyncio.sleep(DRAIN_POLL_SECONDS)
@@ -153,7 +153,7 @@ class Server:
     def queue_full(self, connection: Connection) -> bool:
         """Whether this connection must wait until the node holds fewer requests."""
         # Each connection may always have one request of its own under way.
-        if self._node.produces.size < self._requests_max or connection.idle:
+        if self._node.produce_purgatory.size < self._requests_max or connection.idle:
             return False
         self.wait_for_room(connection)
         return True

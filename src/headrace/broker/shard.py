@@ -231,7 +231,7 @@ class Shard(ABC, Generic[ChangeT]):
         waiting = SyncWaiting(self, self.end_offset)
         waiting.callbacks.append(on_durable)
         self.sync_waits.append(waiting)
-        self.node.produces.park(waiting, (self.partition,), self._timeout_ms)
+        self.node.produce_purgatory.park(waiting, (self.partition,), self._timeout_ms)
         # It may complete at once: an earlier sync may have covered it already.
         self.partition.sync()
 

@@ -196,6 +196,6 @@ def when_durable(
     if waiting.try_complete():
         return
     partitions = [partition for partition, _ in written]
-    node.produces.park(waiting, partitions, PATIENCE_MS)
+    node.produce_purgatory.park(waiting, partitions, PATIENCE_MS)
     for partition in partitions:
         partition.sync()

@@ -83,7 +83,7 @@ def test_a_waiting_fetch_that_fails_is_answered_with_an_error(
     monkeypatch.setattr(FetchWaiting, "try_complete", fail)
     with Wire(broker.bootstrap) as writer:
         wire.send(fetch_request("t", 0, max_wait_ms=60_000), version)
-        wait_until(lambda: broker.broker.node.fetches.size == 1)
+        wait_until(lambda: broker.broker.node.fetch_purgatory.size == 1)
         writer.produce("t", batch_of(b"v"))
         _, response = wire.receive(FetchResponse, version)
     errors = [response.error_code] + [

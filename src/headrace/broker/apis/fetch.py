@@ -255,7 +255,7 @@ def fetch(
     pending = Pending()
     partitions = fetching.partitions()
     wait_ms = min(request.max_wait_ms, WAIT_MS_MAX)
-    node.fetches.park(FetchWaiting(node, fetching, pending), partitions, wait_ms)
+    node.fetch_purgatory.park(FetchWaiting(node, fetching, pending), partitions, wait_ms)
     for partition in partitions:
         # A reader waits at the end: sync now instead of at the flush timer.
         if partition.has_unsynced:
