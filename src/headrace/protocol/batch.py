@@ -78,11 +78,11 @@ class InvalidBatch(KafkaError):
 
 
 class InvalidRecords(InvalidBatch):
-    """Some records of a batch are invalid; their indexes are in `places` (KIP-467)."""
+    """Some records of a batch are invalid; their indexes are in `record_indexes` (KIP-467)."""
 
-    def __init__(self, message: str, places: tuple[int, ...] = ()) -> None:
+    def __init__(self, message: str, record_indexes: tuple[int, ...] = ()) -> None:
         super().__init__(message)
-        self.places = places
+        self.record_indexes = record_indexes
 
 
 class BatchHeader(NamedTuple):

@@ -336,6 +336,8 @@ def refuse(result: PartitionProduceResponse, refused: KafkaError) -> None:
     refuse_batch(result, refused.code, refused.message)
     if isinstance(refused, InvalidRecords):
         result.record_errors = [
-            BatchIndexAndErrorMessage(batch_index=place, batch_index_error_message=refused.message)
-            for place in refused.places
+            BatchIndexAndErrorMessage(
+                batch_index=record_index, batch_index_error_message=refused.message
+            )
+            for record_index in refused.record_indexes
         ]
