@@ -38,7 +38,7 @@ FAILED = HeartbeatResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
 NODE = cast(Node, SimpleNamespace(metrics=Metrics()))
 
 
-class FakeReply:
+class FakeSlot:
     """Keeps what is sent in its place."""
 
     def __init__(self, connection: FakeConnection, blocks: bool) -> None:
@@ -58,19 +58,19 @@ class FakeConnection:
         self.fast_paths: dict[Route, Any] = {}
         self.sent: list[bytes] = []
         self.pieces: list[Any] = []
-        self.replies: list[FakeReply] = []
+        self.slots: list[FakeSlot] = []
         self.aborted = False
         self.refusals: list[str] = []
 
-    def answer(self, data: bytes) -> None:
+    def respond(self, data: bytes) -> None:
         self.sent.append(bytes(data))
 
-    def answer_pieces(self, pieces: list[Any]) -> None:
+    def respond_in_pieces(self, pieces: list[Any]) -> None:
         self.pieces += pieces
 
-    def answer_later(self, *, blocks: bool) -> FakeReply:
-        self.replies.append(FakeReply(self, blocks))
-        return self.replies[-1]
+    def respond_later(self, *, blocks: bool) -> FakeSlot:
+        self.slots.append(FakeSlot(self, blocks))
+        return self.slots[-1]
 
     def abort(self) -> None:
         self.aborted = True
@@ -185,7 +185,7 @@ def test_no_response_is_sent_for_none(
 ) -> None:
     send(serve(lambda node, context, request: None), connection)
     assert not connection.sent
-    assert not connection.replies
+    assert not connection.slots
 
 
 @pytest.mark.parametrize("blocks", [True, False])
@@ -194,11 +194,11 @@ def test_a_pending_response_is_sent_once_it_is_resolved(
 ) -> None:
     pending = Pending(blocks=blocks)
     send(serve(lambda node, context, request: pending), connection)
-    (reply,) = connection.replies
-    assert reply.blocks is blocks
-    assert reply.pieces is None
+    (slot,) = connection.slots
+    assert slot.blocks is blocks
+    assert slot.pieces is None
     pending.resolve(OK)
-    assert reply.pieces == [frame(OK)]
+    assert slot.pieces == [frame(OK)]
 
 
 def test_a_pending_response_without_an_encoding_ends_the_connection(
@@ -237,11 +237,11 @@ def test_an_awaitable_blocks_the_connection_until_it_is_done(
 
     async def scenario() -> None:
         send(router, connection)
-        (reply,) = connection.replies
-        assert reply.blocks
-        assert reply.pieces is None
+        (slot,) = connection.slots
+        assert slot.blocks
+        assert slot.pieces is None
         await router.drain()
-        assert reply.pieces == pieces
+        assert slot.pieces == pieces
 
     asyncio.run(scenario())
 
@@ -261,7 +261,7 @@ def test_an_awaitable_that_finds_the_request_malformed_ends_the_connection(
 
     asyncio.run(scenario())
     assert connection.refusals == ["malformed"]
-    assert connection.replies[0].pieces is None
+    assert connection.slots[0].pieces is None
 
 
 def produce_with_acks_0(
@@ -294,7 +294,7 @@ def test_a_produce_with_acks_0_that_fails_later_gets_a_hang_up_and_no_response(
 ) -> None:
     produce_with_acks_0(monkeypatch, connection, lambda node, context, request: raises())
     assert connection.refusals == ["a request that wants no response failed: UNKNOWN_SERVER_ERROR"]
-    assert connection.replies[0].pieces is None
+    assert connection.slots[0].pieces is None
 
 
 def test_a_cancelled_function_ends_the_connection(

@@ -106,7 +106,7 @@ class CommitTemplates:
         if not shard.takes(records, route.version):
             return False
         (correlation_id,) = INT.unpack_from(view, start + CORRELATION_AT)
-        reply = connection.answer_later(blocks=False)
+        slot = connection.respond_later(blocks=False)
 
         def on_durable(error: ErrorCode) -> None:
             if error:
@@ -114,7 +114,7 @@ class CommitTemplates:
             else:
                 frame = template.frame[:]
                 INT.pack_into(frame, CORRELATION_AT, correlation_id)
-            reply.send([frame])
+            slot.send([frame])
             route.record_ns(perf_counter_ns() - started_ns)
 
         shard.commit_from_template(records, values[1::3], values[2::3], on_durable)

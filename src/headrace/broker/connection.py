@@ -38,7 +38,7 @@ TURN_BYTES_MAX = 256 * 1024
 log = logging.getLogger(__name__)
 
 
-class Reply:
+class ResponseSlot:
     """The place of one response among those of its connection."""
 
     __slots__ = ("blocks", "connection", "pieces", "ready")
@@ -53,7 +53,7 @@ class Reply:
         """Give the response; it leaves after those before it. Does nothing after a hang-up."""
         self.pieces = pieces
         self.ready = True
-        self.connection.on_reply(self)
+        self.connection.on_response(self)
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -72,10 +72,10 @@ class Connection(asyncio.BufferedProtocol):
         "_reading_paused",
         "_ready",
         "_ready_bytes",
-        "_replies",
         "_scratch",
         "_send_queue",
         "_server",
+        "_slots",
         "_stalled",
         "_tail",
         "_transport",
@@ -96,7 +96,7 @@ class Connection(asyncio.BufferedProtocol):
         self._large_view = memoryview(b"")
         self._large_filled = 0
         self._large_end = 0
-        self._replies: deque[Reply] = deque()
+        self._slots: deque[ResponseSlot] = deque()
         self._ready: list[bytes | bytearray] = []  # responses of this turn, not yet written
         self._ready_bytes = 0
         self._blocking = 0  # pending responses that block the next request
@@ -133,7 +133,7 @@ class Connection(asyncio.BufferedProtocol):
             self._large_view.release()
             self._pool.give_back(self._large, self._large_end)
             self._large = None
-        self._replies.clear()
+        self._slots.clear()
         self._tail = bytearray()
 
     def get_buffer(self, size_hint: int) -> memoryview:
@@ -244,9 +244,9 @@ class Connection(asyncio.BufferedProtocol):
         self._server.metrics.requests_malformed.value += 1
         self.close()
 
-    def answer(self, data: bytes | bytearray) -> None:
+    def respond(self, data: bytes | bytearray) -> None:
         """Send a response now, or after those that are pending."""
-        if self._replies:
+        if self._slots:
             self._line_up([data])
         else:
             self._ready.append(data)
@@ -254,9 +254,9 @@ class Connection(asyncio.BufferedProtocol):
             if not self._parsing:
                 self._write_ready()
 
-    def answer_pieces(self, pieces: list[Piece]) -> None:
+    def respond_in_pieces(self, pieces: list[Piece]) -> None:
         """Send a response with pieces of files now, or after those that are pending."""
-        if self._replies:
+        if self._slots:
             self._line_up(pieces)
         else:
             if self._ready:
@@ -265,28 +265,28 @@ class Connection(asyncio.BufferedProtocol):
 
     def _line_up(self, pieces: list[Piece]) -> None:
         """Queue a finished response after pending ones."""
-        reply = Reply(self, False)
-        reply.pieces = pieces
-        reply.ready = True
-        self._replies.append(reply)
+        slot = ResponseSlot(self, False)
+        slot.pieces = pieces
+        slot.ready = True
+        self._slots.append(slot)
 
-    def answer_later(self, *, blocks: bool) -> Reply:
+    def respond_later(self, *, blocks: bool) -> ResponseSlot:
         """Keep the place of a response that comes later."""
-        reply = Reply(self, blocks)
-        self._replies.append(reply)
+        slot = ResponseSlot(self, blocks)
+        self._slots.append(slot)
         if blocks:
             self._blocking += 1
-        return reply
+        return slot
 
-    def on_reply(self, reply: Reply) -> None:
+    def on_response(self, slot: ResponseSlot) -> None:
         """A pending response is there: write all that may leave now."""
         if self._transport is None:
             return
-        if reply.blocks:
+        if slot.blocks:
             self._blocking -= 1
-        replies = self._replies
-        while replies and replies[0].ready:
-            first = replies.popleft()
+        slots = self._slots
+        while slots and slots[0].ready:
+            first = slots.popleft()
             if self._send_queue is None:
                 return
             if len(first.pieces) == 1 and isinstance(first.pieces[0], bytes | bytearray):
@@ -299,7 +299,7 @@ class Connection(asyncio.BufferedProtocol):
             if self._ready:
                 self._write_ready()
             # Else nothing came in the meantime, and reading continues.
-            if self._tail or self._reading_paused or replies:
+            if self._tail or self._reading_paused or slots:
                 self.proceed()
             self._close_if_finished()
 
@@ -323,13 +323,13 @@ class Connection(asyncio.BufferedProtocol):
             or self._finishing
             or self._transport is None
             or (self._send_queue is not None and self._send_queue.busy)
-            or len(self._replies) >= PIPELINE_MAX
+            or len(self._slots) >= PIPELINE_MAX
         )
 
     @property
     def idle(self) -> bool:
         """Whether no request is under way."""
-        return not self._replies and (self._send_queue is None or not self._send_queue.busy)
+        return not self._slots and (self._send_queue is None or not self._send_queue.busy)
 
     @property
     def is_mid_frame(self) -> bool:

@@ -71,14 +71,14 @@ class GroupService(ShardedCoordinator[GroupShard]):
             shard = self.shard_of(group_id)
         except KafkaError as error:
             return refusal(error.code)
-        answer = Pending(blocks=not soon)
-        call = Call(answer, ctx.api_version, ctx.client_id or "", f"/{ctx.peer}", shard.now())
+        pending = Pending(blocks=not soon)
+        call = Call(pending, ctx.api_version, ctx.client_id or "", f"/{ctx.peer}", shard.now())
         if soon:
             shard.carry_out_soon(step(shard.coordinator, call))
         else:
             shard.write_open()
             shard.carry_out(step(shard.coordinator, call))
-        return answer
+        return pending
 
     def note(self, rebalances: list[Rebalance]) -> None:
         """Count and log rebalances with their causes."""

@@ -1,7 +1,7 @@
 """One partition of `__consumer_offsets`, with the coordinator of the groups that it stores.
 
 Besides what `shard` promises: commits that arrive together share one batch; heartbeats, joins that
-store nothing, and descriptions for administrators are answered at once. They depend only on state
+store nothing, and descriptions for administrators get a response at once. They depend only on state
 in memory, which a crash loses anyway, and heartbeats must not wait for a slow disk.
 """
 
@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 
 class GroupShard(Shard[Change]):
-    """The coordinator of one partition, with its log, its timers and its waiting replies."""
+    """The coordinator of one partition, with its log, its timers and its waiting responses."""
 
     holds = "groups"
 
@@ -57,7 +57,7 @@ class GroupShard(Shard[Change]):
         else:
             for reply in result.replies:
                 if isinstance(reply.response, SyncGroupResponse) and not reply.response.error_code:
-                    self.when_durable(partial(answer, [reply]))
+                    self.when_durable(partial(respond, [reply]))
                 else:
                     resolve(reply, ErrorCode.NONE)
 
@@ -140,7 +140,7 @@ class GroupShard(Shard[Change]):
         return info.last_offset + 1
 
     def _write_of(self, result: Result) -> Write[Change]:
-        on_durable = partial(answer, result.replies) if result.replies else None
+        on_durable = partial(respond, result.replies) if result.replies else None
         return Write(result.records, on_durable, result.producer)
 
     def encode(self, change: Change) -> tuple[bytes, bytes | None]:
@@ -197,7 +197,7 @@ def resolve(reply: Reply, log_error: ErrorCode) -> None:
         log.exception("a response of a group could not be sent")
 
 
-def answer(replies: list[Reply], log_error: ErrorCode) -> None:
+def respond(replies: list[Reply], log_error: ErrorCode) -> None:
     """Send the responses of a step."""
     for reply in replies:
         resolve(reply, log_error)

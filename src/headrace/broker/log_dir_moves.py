@@ -62,16 +62,16 @@ class LogDirMover:
         Durable when it returns. A move of the same partition to another folder is cancelled
         first, and that is all if the partition already is where it should be.
         """
-        answers: dict[TopicPartition, ErrorCode] = {}
+        errors: dict[TopicPartition, ErrorCode] = {}
         begun: dict[TopicPartition, LogMove] = {}
         for place, path in wanted.items():
-            answers[place] = ErrorCode.NONE
+            errors[place] = ErrorCode.NONE
             try:
                 move = await self._ask(place, path)
                 if move is not None:
                     begun[place] = move
             except KafkaError as error:
-                answers[place] = error.code
+                errors[place] = error.code
         try:
             # A cancelled move must not start again after a crash.
             await self._node.run_read(self._node.logs.sync_deletions)
@@ -80,9 +80,9 @@ class LogDirMover:
         failed = await self._make_folders(list(begun.values()))
         for place, move in begun.items():
             if move in failed:
-                answers[place] = ErrorCode.KAFKA_STORAGE_ERROR
+                errors[place] = ErrorCode.KAFKA_STORAGE_ERROR
         self._go_on()
-        return answers
+        return errors
 
     async def _ask(self, place: TopicPartition, path: str) -> LogMove | None:
         """The move to make now, if any; raises KafkaError, checking in Kafka's order."""

@@ -61,7 +61,7 @@ class Partitions:
         self._name_by_id[partition.topic_id] = partition.topic
 
     def remove(self, topic: str) -> list[Partition]:
-        """Stop serving a topic; requests that wait for it are answered."""
+        """Stop serving a topic; requests that wait for it get their responses."""
         removed = [p for p in self._by_name.pop(topic, ()) if p is not None]
         for place in [place for place in self._offline if place[0] == topic]:
             self._name_by_id.pop(self._offline.pop(place), None)

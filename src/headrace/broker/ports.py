@@ -62,7 +62,7 @@ class SingleNodeCluster:
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """Answer the request with this error instead of serving it."""
+    """Respond to the request with this error instead of serving it."""
 
     error: ErrorCode
 

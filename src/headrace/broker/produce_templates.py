@@ -147,7 +147,7 @@ class ProduceTemplates:
         except KafkaError as error:
             response = template.response(NOT_APPENDED)
             refuse_batch(response.responses[0].partition_responses[0], error.code, error.message)
-            connection.answer(route.frame(correlation_id, response))
+            connection.respond(route.frame(correlation_id, response))
             return
         if template.acks == ACKS_ALL and partition.log.high_watermark <= info.last_offset:
             response = template.response(info)
@@ -155,9 +155,9 @@ class ProduceTemplates:
             pending = Pending(blocks=False)
             waiting = SyncedResponse([target], response, pending, refuse_batch)
             waiting.park(self._node, max(template.request.timeout_ms, 0))
-            route.answer_later(connection, correlation_id, pending, started_ns)
+            route.respond_later(connection, correlation_id, pending, started_ns)
             return
-        connection.answer(template.frame(correlation_id, info))
+        connection.respond(template.frame(correlation_id, info))
         route.record_ns(perf_counter_ns() - started_ns)
 
     def learn(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 RequestT = TypeVar("RequestT", bound=Message)
 RequestT_contra = TypeVar("RequestT_contra", bound=Message, contravariant=True)
 
-Answer = Message | Awaitable[Message | None] | Pending | None
+ApiResult = Message | Awaitable[Message | None] | Pending | None
 ApiFunction = Callable[["Node", "Context", Any], Any]
 
 ANONYMOUS = "User:ANONYMOUS"
@@ -115,13 +115,13 @@ def serves(
     unsupported: Callable[[], Message] | None = None,
     wants_response: Callable[[RequestT], bool] = _always,
 ) -> Callable[
-    [Callable[[Node, Context, RequestT], Answer]], Callable[[Node, Context, RequestT], Answer]
+    [Callable[[Node, Context, RequestT], ApiResult]], Callable[[Node, Context, RequestT], ApiResult]
 ]:
     """Register the decorated function for these versions of `request`."""
 
     def register(
-        function: Callable[[Node, Context, RequestT], Answer],
-    ) -> Callable[[Node, Context, RequestT], Answer]:
+        function: Callable[[Node, Context, RequestT], ApiResult],
+    ) -> Callable[[Node, Context, RequestT], ApiResult]:
         key = request.API_KEY
         if key in APIS:
             raise ValueError(f"API key {key} is registered twice")

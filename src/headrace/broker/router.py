@@ -22,7 +22,7 @@ from headrace.protocol.primitives import Buffer, ProtocolError
 from headrace.protocol.schema import Message
 
 if TYPE_CHECKING:
-    from headrace.broker.connection import Connection, Reply
+    from headrace.broker.connection import Connection, ResponseSlot
     from headrace.broker.node import Node
 
 KEY_AND_VERSION = Struct(">hh")
@@ -93,19 +93,21 @@ class Route:
             raise ProtocolError(f"a request that wants no response failed: {error.name}")
         return failed_response(request, self.response, self.version, error)
 
-    def answer_later(
+    def respond_later(
         self, connection: Connection, correlation_id: int, pending: Pending, started_ns: int
     ) -> None:
         """Send a response once it is there, in the order of the connection's requests."""
-        reply = connection.answer_later(blocks=pending.blocks)
+        slot = connection.respond_later(blocks=pending.blocks)
 
         def resolved(pending: Pending) -> None:
             if pending.response is not None:
-                self.send(correlation_id, pending.response, reply, started_ns)
+                self.send(correlation_id, pending.response, slot, started_ns)
 
         pending.on_resolved(resolved)
 
-    def send(self, correlation_id: int, response: Message, reply: Reply, started_ns: int) -> None:
+    def send(
+        self, correlation_id: int, response: Message, slot: ResponseSlot, started_ns: int
+    ) -> None:
         """Send a response in the place that was kept for it."""
         try:
             pieces: list[Piece]
@@ -116,9 +118,9 @@ class Route:
         except Exception:
             # No response can be encoded that the client could read, so hang up.
             log.exception("the response of API %d v%d has no encoding", self.api_key, self.version)
-            reply.connection.abort()
+            slot.connection.abort()
             return
-        reply.send(pieces)
+        slot.send(pieces)
         self.record_ns(perf_counter_ns() - started_ns)
 
 
@@ -161,30 +163,30 @@ class Router:
         ):
             return
         try:
-            answer = route.function(self._node, context, request)
+            result = route.function(self._node, context, request)
             if route.fast_path is not None and self._hooks is None:
                 if fast_path is None:
                     fast_path = connection.fast_paths[route] = route.fast_path(self._node, route)
                 fast_path.learn(request, view, start, body, end)
-            if isinstance(answer, Message):
+            if isinstance(result, Message):
                 if route.sends_records:
-                    connection.answer_pieces(route.pieces(correlation_id, answer))
+                    connection.respond_in_pieces(route.pieces(correlation_id, result))
                 else:
-                    connection.answer(route.frame(correlation_id, answer))
+                    connection.respond(route.frame(correlation_id, result))
                 route.record_ns(perf_counter_ns() - started_ns)
                 return
         except ProtocolError:
             raise
         except Exception:
             log.exception("API %d v%d failed", key, version)
-            answer = route.failure(request, ErrorCode.UNKNOWN_SERVER_ERROR)
-            connection.answer(route.frame(correlation_id, answer))
+            result = route.failure(request, ErrorCode.UNKNOWN_SERVER_ERROR)
+            connection.respond(route.frame(correlation_id, result))
             return
-        if isinstance(answer, Pending):
-            route.answer_later(connection, correlation_id, answer, started_ns)
-        elif answer is not None:
-            reply = connection.answer_later(blocks=True)
-            self._spawn(self._finish(route, correlation_id, request, answer, reply, started_ns))
+        if isinstance(result, Pending):
+            route.respond_later(connection, correlation_id, result, started_ns)
+        elif result is not None:
+            slot = connection.respond_later(blocks=True)
+            self._spawn(self._finish(route, correlation_id, request, result, slot, started_ns))
 
     async def drain(self) -> None:
         """Wait for the API functions under way."""
@@ -222,15 +224,15 @@ class Router:
         route: Route,
         correlation_id: int,
         request: Message,
-        answer: Awaitable[Message | None],
-        reply: Reply,
+        result: Awaitable[Message | None],
+        slot: ResponseSlot,
         started_ns: int,
     ) -> None:
         try:
             try:
-                response = await answer
+                response = await result
             except asyncio.CancelledError:
-                reply.connection.abort()
+                slot.connection.abort()
                 raise
             except ProtocolError:
                 raise
@@ -238,12 +240,12 @@ class Router:
                 log.exception("API %d v%d failed", route.api_key, route.version)
                 response = route.failure(request, ErrorCode.UNKNOWN_SERVER_ERROR)
         except ProtocolError as error:
-            reply.connection.refuse(str(error))
+            slot.connection.refuse(str(error))
             return
         if response is None:
-            reply.send([])  # a produce with acks=0 that had to wait: the client wants no response
+            slot.send([])  # a produce with acks=0 that had to wait: the client wants no response
         else:
-            route.send(correlation_id, response, reply, started_ns)
+            route.send(correlation_id, response, slot, started_ns)
 
     def _intercept(
         self,
@@ -262,16 +264,16 @@ class Router:
             return True
         if isinstance(action, Fail):
             response = route.failure(request, action.error)
-            connection.answer(route.frame(correlation_id, response))
+            connection.respond(route.frame(correlation_id, response))
             return True
         if isinstance(action, Delay):
-            reply = connection.answer_later(blocks=True)
+            slot = connection.respond_later(blocks=True)
             # The receive buffer is reused before the delay is over: keep a copy of the request.
             copy = bytearray(body)
             request = route.decode(memoryview(copy), 0, len(copy))[0]
             delayed = self._delayed(route, context, request, action.seconds)
             self._spawn(
-                self._finish(route, correlation_id, request, delayed, reply, perf_counter_ns())
+                self._finish(route, correlation_id, request, delayed, slot, perf_counter_ns())
             )
             return True
         return False
@@ -280,10 +282,10 @@ class Router:
         self, route: Route, context: Context, request: Any, seconds: float
     ) -> Message | None:
         await asyncio.sleep(seconds)
-        answer = route.function(self._node, context, request)
-        if isinstance(answer, Pending):
-            return await answer.wait()
-        if answer is None or isinstance(answer, Message):
-            return answer
-        response: Message | None = await answer
+        result = route.function(self._node, context, request)
+        if isinstance(result, Pending):
+            return await result.wait()
+        if result is None or isinstance(result, Message):
+            return result
+        response: Message | None = await result
         return response

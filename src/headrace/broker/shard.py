@@ -143,7 +143,7 @@ class Batch(Generic[ChangeT]):
 
 
 class Shard(ABC, Generic[ChangeT]):
-    """The log of one partition of a coordinator, with its timers and its waiting replies."""
+    """The log of one partition of a coordinator, with its timers and its waiting responses."""
 
     # What the shard stores, for log messages.
     holds = ""
@@ -186,7 +186,7 @@ class Shard(ABC, Generic[ChangeT]):
 
     @abstractmethod
     def dismiss(self) -> None:
-        """Answer every request that waits for the coordinator; the shard stops serving."""
+        """Respond to every request that waits for the coordinator; the shard stops serving."""
 
     @property
     def error(self) -> ErrorCode:

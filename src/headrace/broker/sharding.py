@@ -63,7 +63,7 @@ class ShardedCoordinator(ABC, Generic[ShardT]):
             self.loaded()
 
     async def close(self) -> None:
-        """Write what is still open, and answer every request that waits for a shard."""
+        """Write what is still open, and respond to every request that waits for a shard."""
         self._closed = True
         for task in tuple(self._tasks):
             task.cancel()
@@ -74,7 +74,7 @@ class ShardedCoordinator(ABC, Generic[ShardT]):
     def unload_offline(self) -> None:
         """Stop the shards whose disk has failed.
 
-        Requests that wait for the disk are answered already; this is for timers, and for members
+        Requests that wait for the disk have a response already; this is for timers, and for members
         that wait for each other.
         """
         for shard in self._shards.values():

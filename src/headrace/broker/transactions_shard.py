@@ -38,7 +38,7 @@ RETRY_MS = 1_000
 WRITE_TIMEOUT_MS = 30_000
 
 Step = Callable[[TransactionCoordinator, Now], Result]
-Answer = Callable[[ErrorCode, Producer], None]
+Respond = Callable[[ErrorCode, Producer], None]
 
 log = logging.getLogger(__name__)
 
@@ -46,14 +46,14 @@ log = logging.getLogger(__name__)
 class Attempt(Waiting):
     """A request to the coordinator, tried again when the transaction before it has ended."""
 
-    __slots__ = ("_answer", "_early", "_running", "_shard", "_step", "_transactional_id")
+    __slots__ = ("_early", "_respond", "_running", "_shard", "_step", "_transactional_id")
 
     def __init__(
         self,
         shard: TransactionShard,
         transactional_id: str,
         step: Step,
-        answer: Answer,
+        respond: Respond,
         early: bool,
     ) -> None:
         super().__init__()
@@ -61,7 +61,7 @@ class Attempt(Waiting):
         self._transactional_id = transactional_id
         self._running = False
         self._step = step
-        self._answer = answer
+        self._respond = respond
         self._early = early
 
     def try_complete(self) -> bool:
@@ -89,25 +89,25 @@ class Attempt(Waiting):
             if error:
                 self._refuse(error)
             else:
-                self._answer(result.error, result.producer)
+                self._respond(result.error, result.producer)
         else:
             shard.carry_out(result, partial(self._complete, result))
         return True
 
     def expire(self) -> None:
-        self._answer(self._shard.error or ErrorCode.CONCURRENT_TRANSACTIONS, NO_PRODUCER)
+        self._respond(self._shard.error or ErrorCode.CONCURRENT_TRANSACTIONS, NO_PRODUCER)
 
     def fail(self) -> None:
-        self._answer(ErrorCode.UNKNOWN_SERVER_ERROR, NO_PRODUCER)
+        self._respond(ErrorCode.UNKNOWN_SERVER_ERROR, NO_PRODUCER)
 
     def _complete(self, result: Result, log_error: ErrorCode) -> None:
         if log_error:
             self._refuse(log_error)
         else:
-            self._answer(result.error, result.producer)
+            self._respond(result.error, result.producer)
 
     def _refuse(self, log_error: ErrorCode) -> None:
-        self._answer(coordinator_error(log_error), NO_PRODUCER)
+        self._respond(coordinator_error(log_error), NO_PRODUCER)
 
 
 class TransactionShard(Shard[TransactionChange]):
@@ -131,13 +131,13 @@ class TransactionShard(Shard[TransactionChange]):
         self._not_durable: dict[str, list[OnDurable]] = {}
 
     def attempt(
-        self, transactional_id: str, step: Step, answer: Answer, *, early: bool = False
+        self, transactional_id: str, step: Step, respond: Respond, *, early: bool = False
     ) -> None:
         """Run a step, again and again while an earlier transaction is ending.
 
-        `answer` is called when all is durable, or (`early`) as soon as it is written.
+        `respond` is called when all is durable, or (`early`) as soon as it is written.
         """
-        attempt = Attempt(self, transactional_id, step, answer, early)
+        attempt = Attempt(self, transactional_id, step, respond, early)
         if not attempt.try_complete():
             self._parked.park(attempt, (transactional_id,), PATIENCE_MS)
 

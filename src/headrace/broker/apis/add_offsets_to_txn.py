@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from headrace.broker.node import Node
 from headrace.broker.purgatory import Pending
-from headrace.broker.registry import Answer, Context, serves
+from headrace.broker.registry import ApiResult, Context, serves
 from headrace.coordinator.effects import Now
 from headrace.coordinator.transactions.coordinator import TransactionCoordinator
 from headrace.coordinator.transactions.effects import Producer, Result
@@ -23,7 +23,7 @@ FENCED_VERSION = 2
 
 
 @serves(AddOffsetsToTxnRequest, 0, 4)
-def add_offsets_to_txn(node: Node, ctx: Context, request: AddOffsetsToTxnRequest) -> Answer:
+def add_offsets_to_txn(node: Node, ctx: Context, request: AddOffsetsToTxnRequest) -> ApiResult:
     """Add the partition that stores a group's offsets to the transaction."""
     if not request.group_id:
         return AddOffsetsToTxnResponse(error_code=ErrorCode.INVALID_GROUP_ID)
@@ -37,8 +37,8 @@ async def _add_to_new_topic(node: Node, ctx: Context, request: AddOffsetsToTxnRe
         await node.groups.ensure_topic()
     except KafkaError:
         return AddOffsetsToTxnResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    answer = _add(node, ctx, request)
-    return await answer.wait() if isinstance(answer, Pending) else answer
+    result = _add(node, ctx, request)
+    return await result.wait() if isinstance(result, Pending) else result
 
 
 def _add(node: Node, ctx: Context, request: AddOffsetsToTxnRequest) -> Message | Pending:

@@ -80,33 +80,33 @@ def _add(
     producer = Producer(transaction.producer_id, transaction.producer_epoch)
     places = [(topic.name, index) for topic in transaction.topics for index in topic.partitions]
 
-    def answer(errors: Errors) -> None:
+    def respond(errors: Errors) -> None:
         done(number, _result(transaction, errors))
 
-    def answer_all(error: ErrorCode, _: Producer) -> None:
+    def respond_all(error: ErrorCode, _: Producer) -> None:
         if error is ErrorCode.PRODUCER_FENCED and ctx.api_version < FENCED_VERSION:
             error = ErrorCode.INVALID_PRODUCER_EPOCH
-        answer(dict.fromkeys(places, error))
+        respond(dict.fromkeys(places, error))
 
     refused = _refused(node, ctx, places)
     if refused:
-        answer(refused)
+        respond(refused)
         return
     try:
         shard = node.transactions.shard_of(transactional_id)
     except KafkaError as error:
-        answer(dict.fromkeys(places, error.code))
+        respond(dict.fromkeys(places, error.code))
         return
     if transaction.verify_only:
         verify = shard.coordinator.verify
-        answer({place: verify(transactional_id, producer, place) for place in places})
+        respond({place: verify(transactional_id, producer, place) for place in places})
         return
     client_version = BUMPING_VERSION if ctx.api_version >= BATCH_VERSION else 0
 
     def step(coordinator: TransactionCoordinator, now: Now) -> Result:
         return coordinator.add(transactional_id, producer, places, client_version, now)
 
-    shard.attempt(transactional_id, step, answer_all, early=True)
+    shard.attempt(transactional_id, step, respond_all, early=True)
 
 
 def _refused(node: Node, ctx: Context, places: list[TopicPartition]) -> Errors:

@@ -19,21 +19,21 @@ def delete_groups(node: Node, ctx: Context, request: DeleteGroupsRequest) -> Pen
     """Delete empty groups with their offsets; responds when that is durable."""
     group_ids = list(dict.fromkeys(request.groups_names))
     results: dict[str, DeletableGroupResult] = {}
-    answer = Pending()
+    pending = Pending()
 
-    def done(pending: Pending) -> None:
-        result = pending.response
+    def done(part: Pending) -> None:
+        result = part.response
         assert isinstance(result, DeletableGroupResult)
         results[result.group_id] = result
         if len(results) == len(group_ids):
             ordered = [results[group_id] for group_id in group_ids]
-            answer.resolve(DeleteGroupsResponse(results=ordered))
+            pending.resolve(DeleteGroupsResponse(results=ordered))
 
     for group_id in group_ids:
         _delete(node, group_id).on_resolved(done)
     if not group_ids:
-        answer.resolve(DeleteGroupsResponse())
-    return answer
+        pending.resolve(DeleteGroupsResponse())
+    return pending
 
 
 def _delete(node: Node, group_id: str) -> Pending:

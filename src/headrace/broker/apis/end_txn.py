@@ -8,7 +8,7 @@ import logging
 
 from headrace.broker.node import Node
 from headrace.broker.purgatory import Pending
-from headrace.broker.registry import Answer, Context, serves
+from headrace.broker.registry import ApiResult, Context, serves
 from headrace.coordinator.effects import Now
 from headrace.coordinator.transactions.coordinator import BUMPING_VERSION, TransactionCoordinator
 from headrace.coordinator.transactions.effects import NO_PRODUCER, Producer, Result
@@ -23,7 +23,7 @@ EPOCH_VERSION = 5
 
 
 @serves(EndTxnRequest, 0, 5)
-def end_txn(node: Node, ctx: Context, request: EndTxnRequest) -> Answer:
+def end_txn(node: Node, ctx: Context, request: EndTxnRequest) -> ApiResult:
     """Commit or abort; responds when the decision is durable, and markers follow."""
     try:
         coordinator = node.transactions.shard_of(request.transactional_id).coordinator
@@ -36,8 +36,8 @@ def end_txn(node: Node, ctx: Context, request: EndTxnRequest) -> Answer:
 
 async def _end_with_new_id(node: Node, ctx: Context, request: EndTxnRequest) -> Message:
     """End a transaction whose producer has almost used up its epochs."""
-    answer = _end(node, ctx, request, await node.catalog.next_producer_id())
-    return await answer.wait() if isinstance(answer, Pending) else answer
+    result = _end(node, ctx, request, await node.catalog.next_producer_id())
+    return await result.wait() if isinstance(result, Pending) else result
 
 
 def _end(

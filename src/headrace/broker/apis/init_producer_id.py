@@ -56,12 +56,12 @@ async def _init(
             now,
         )
 
-    answer = node.transactions.serve(
+    result = node.transactions.serve(
         transactional_id, step, lambda error, producer: _response(ctx, error, producer)
     )
-    if isinstance(answer, Pending):
-        answer = await answer.wait()
-    return cast(InitProducerIdResponse, answer)
+    if isinstance(result, Pending):
+        result = await result.wait()
+    return cast(InitProducerIdResponse, result)
 
 
 def _response(ctx: Context, error: ErrorCode, producer: Producer) -> InitProducerIdResponse:

@@ -38,7 +38,7 @@ def offset_fetch(node: Node, ctx: Context, request: OffsetFetchRequest) -> Messa
     waits = {shard for shard in fetching.shards if not shard.is_durable}
     if not waits:
         return fetching.response()
-    answer = Pending()
+    pending = Pending()
     for shard in tuple(waits):
 
         def on_durable(error: ErrorCode, shard: GroupShard = shard) -> None:
@@ -46,10 +46,10 @@ def offset_fetch(node: Node, ctx: Context, request: OffsetFetchRequest) -> Messa
             if error:
                 fetching.fail(shard, error)
             if not waits:
-                answer.resolve(fetching.response())
+                pending.resolve(fetching.response())
 
         shard.when_durable(on_durable)
-    return answer
+    return pending
 
 
 class Fetching:

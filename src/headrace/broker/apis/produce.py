@@ -51,7 +51,7 @@ CODEC_AT = ATTRIBUTES_AT + 1
 
 # What an acks=all produce waits for.
 Target = SyncedTarget[PartitionProduceResponse]
-Answer: TypeAlias = ProduceResponse | Pending | Awaitable[ProduceResponse | None] | None
+ProduceResult: TypeAlias = ProduceResponse | Pending | Awaitable[ProduceResponse | None] | None
 
 
 def wants_response(request: ProduceRequest) -> bool:
@@ -68,7 +68,7 @@ def wants_response(request: ProduceRequest) -> bool:
     fast_path=ProduceTemplates,
     wants_response=wants_response,
 )
-def produce(node: Node, ctx: Context, request: ProduceRequest) -> Answer:
+def produce(node: Node, ctx: Context, request: ProduceRequest) -> ProduceResult:
     """Append each partition's batch; responds when they are as durable as `acks` asks."""
     if request.transactional_id is None:
         return write_batches(node, ctx, request, None)
@@ -77,7 +77,7 @@ def produce(node: Node, ctx: Context, request: ProduceRequest) -> Answer:
 
 def produce_in_transaction(
     node: Node, ctx: Context, request: ProduceRequest, transactional_id: str
-) -> Answer:
+) -> ProduceResult:
     """Have the transaction's coordinator verify the batches first; this may take a while."""
     by_id = ctx.api_version >= TOPIC_ID_VERSION
     batches = []
@@ -107,17 +107,17 @@ async def write_batches_later(
     On cancel nothing is written.
     """
     await verification.wait()
-    answer = write_batches(node, ctx, request, verification)
-    if isinstance(answer, Pending):
-        return cast(ProduceResponse, await answer.wait())
-    if answer is None or isinstance(answer, ProduceResponse):
-        return answer
-    return await answer
+    result = write_batches(node, ctx, request, verification)
+    if isinstance(result, Pending):
+        return cast(ProduceResponse, await result.wait())
+    if result is None or isinstance(result, ProduceResponse):
+        return result
+    return await result
 
 
 def write_batches(
     node: Node, ctx: Context, request: ProduceRequest, verification: TransactionVerification | None
-) -> Answer:
+) -> ProduceResult:
     """Append the valid batches; responds when they are as durable as `acks` asks."""
     acks = request.acks
     now_ms = node.clock.now_ms()

@@ -73,7 +73,7 @@ class Committing:
                 transactions.when_over(request.transactional_id, admitted)
 
         def admitted(error: ErrorCode) -> None:
-            # The answers may have changed in the meantime.
+            # The responses may have changed in the meantime.
             error = error or groups.error or transactions.error
             error = error or transactions.coordinator.verify(
                 request.transactional_id, producer, place

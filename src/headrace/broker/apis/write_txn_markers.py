@@ -49,9 +49,9 @@ def write_txn_markers(node: Node, ctx: Context, request: WriteTxnMarkersRequest)
     pending = Pending()
     response = WriteTxnMarkersResponse(markers=results)
     # Unlike the coordinator, which retries forever, a client gets the error.
-    answer = SyncedResponse(written, response, pending, _refuse)
-    if not answer.try_complete():
-        answer.park(node, PATIENCE_MS)
+    waiting = SyncedResponse(written, response, pending, _refuse)
+    if not waiting.try_complete():
+        waiting.park(node, PATIENCE_MS)
     return pending
 
 
