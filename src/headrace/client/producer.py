@@ -37,6 +37,8 @@ FULL_PAUSE_SECONDS = 0.05
 # How long a closing producer waits for the coordinator of its open transaction.
 ABORT_SECONDS = 10.0
 
+_NOWHERE = {"bootstrap.servers": ""}
+
 _log = logging.getLogger("headrace.client")
 
 Headers = Mapping[str, bytes | str | None] | Iterable[tuple[str, bytes | str | None]]
@@ -308,9 +310,6 @@ def _defaults(given: ClientSettings) -> dict[str, Any]:
         defaults.update(read({**_NOWHERE, "buffer.memory": BUFFER_BYTES}, "producer")[0])
         del defaults["bootstrap.servers"]
     return defaults
-
-
-_NOWHERE = {"bootstrap.servers": ""}
 
 
 def _may_be_idempotent(given: ClientSettings) -> bool:

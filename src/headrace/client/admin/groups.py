@@ -40,9 +40,9 @@ EMPTY_STATES = ("Empty", "Dead")
 MARKERS = "headrace.sink."
 
 # The last version that asks for one group, and by topic names.
-FETCH_VERSION = 7
+OFFSET_FETCH_VERSION = 7
 # The last version that goes by topic names.
-COMMIT_VERSION = 9
+OFFSET_COMMIT_VERSION = 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,19 +102,19 @@ def read_committed(cluster: ClusterClient, group: str) -> dict[TopicPartition, i
         OffsetFetchRequest(group_id=group, topics=None),
         OffsetFetchResponse,
         lambda answer: (answer.error_code or _first_error(answer), None),
-        FETCH_VERSION,
+        OFFSET_FETCH_VERSION,
     )
-    places = {
+    offsets = {
         (topic.name, partition.partition_index): partition.committed_offset
         for topic in answer.topics
         for partition in topic.partitions
         if partition.committed_offset >= 0
     }
-    return dict(sorted(places.items()))
+    return dict(sorted(offsets.items()))
 
 
 def commit_offsets(
-    cluster: ClusterClient, group: str, places: Mapping[tuple[str, int], int]
+    cluster: ClusterClient, group: str, offsets: Mapping[TopicPartition, int]
 ) -> None:
     """Commit offsets for a group without members; durable when this returns."""
     topics = [
@@ -122,12 +122,12 @@ def commit_offsets(
             name=topic,
             partitions=[
                 OffsetCommitRequestPartition(
-                    partition_index=partition, committed_offset=places[topic, partition]
+                    partition_index=number, committed_offset=offsets[topic, number]
                 )
-                for _, partition in keys
+                for _, number in partitions
             ],
         )
-        for topic, keys in groupby(sorted(places), key=lambda key: key[0])
+        for topic, partitions in groupby(sorted(offsets), key=lambda partition: partition[0])
     ]
     cluster.ask_coordinator(
         CoordinatorOf.GROUP,
@@ -135,7 +135,7 @@ def commit_offsets(
         OffsetCommitRequest(group_id=group, topics=topics),
         OffsetCommitResponse,
         lambda answer: (_first_error(answer), None),
-        COMMIT_VERSION,
+        OFFSET_COMMIT_VERSION,
     )
 
 
@@ -160,19 +160,23 @@ def delete_group(cluster: ClusterClient, name: str) -> None:
 
 def delete_offsets(cluster: ClusterClient, name: str, selection: Selection) -> int:
     """Delete the offsets of a group in partitions that no member reads; returns how many."""
-    keys = [key for key in read_committed(cluster, name) if is_selected(*key, selection)]
-    if not keys:
+    partitions = [
+        partition
+        for partition in read_committed(cluster, name)
+        if is_selected(*partition, selection)
+    ]
+    if not partitions:
         raise AdminError(
             f"group {name!r} has no offsets in the selected partitions",
             f"headrace group describe {name} shows its offsets",
         )
     topics = {
         topic: [
-            OffsetDeleteRequestPartition(partition_index=partition)
-            for owner, partition in keys
+            OffsetDeleteRequestPartition(partition_index=number)
+            for owner, number in partitions
             if owner == topic
         ]
-        for topic, _ in keys
+        for topic, _ in partitions
     }
     answer = cluster.ask_coordinator(
         CoordinatorOf.GROUP,
@@ -180,8 +184,8 @@ def delete_offsets(cluster: ClusterClient, name: str, selection: Selection) -> i
         OffsetDeleteRequest(
             group_id=name,
             topics=[
-                OffsetDeleteRequestTopic(name=topic, partitions=partitions)
-                for topic, partitions in topics.items()
+                OffsetDeleteRequestTopic(name=topic, partitions=rows)
+                for topic, rows in topics.items()
             ],
         ),
         OffsetDeleteResponse,
@@ -196,7 +200,7 @@ def delete_offsets(cluster: ClusterClient, name: str, selection: Selection) -> i
                 )
             if partition.error_code:
                 raise refused(partition.error_code)
-    return len(keys)
+    return len(partitions)
 
 
 def _first_error(answer: OffsetFetchResponse | OffsetCommitResponse) -> int:

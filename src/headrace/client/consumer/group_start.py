@@ -160,19 +160,19 @@ class GroupStart:
         found = self._offsets.committed((topic, number) for number in range(count))
         committed = {place.partition: place.offset for place in found if place.offset >= 0}
         mark = find_mark(place.metadata for place in found)
-        ways = {number: decide(number, committed, mark) for number in partitions}
-        if StartRule.START in ways.values() and not self._is_start_given:
+        rules = {number: decide(number, committed, mark) for number in partitions}
+        if StartRule.START in rules.values() and not self._is_start_given:
             self._check_history(topic, count, own.began_ms)
         starts = {**committed}
-        for way in StartRule:
-            numbers = [number for number in partitions if ways[number] is way]
-            if numbers and way is not StartRule.COMMITTED:
-                offsets = self._find(way, topic, numbers, own if way is StartRule.START else mark)
+        for rule in StartRule:
+            numbers = [number for number in partitions if rules[number] is rule]
+            if numbers and rule is not StartRule.COMMITTED:
+                offsets = self._find(rule, topic, numbers, own if rule is StartRule.START else mark)
                 starts.update((number, offset) for (_, number), offset in offsets.items())
         self.marks[topic] = str(mark or own)
         # A partition that is newer than the group needs no commit: its number shows it.
         noted = (StartRule.COMMITTED, StartRule.OLDEST)
-        return [(number, starts[number], ways[number] not in noted) for number in partitions]
+        return [(number, starts[number], rules[number] not in noted) for number in partitions]
 
     def _own_mark(
         self, topic: str, count: int, partitions: list[int], *, needs_ends: bool
@@ -193,11 +193,11 @@ class GroupStart:
         return own
 
     def _find(
-        self, way: StartRule, topic: str, numbers: list[int], mark: GroupMark | None
+        self, rule: StartRule, topic: str, numbers: list[int], mark: GroupMark | None
     ) -> dict[TopicPartition, int]:
         offsets = self._offsets
         places = [(topic, number) for number in numbers]
-        if way is StartRule.OLDEST:
+        if rule is StartRule.OLDEST:
             # Left to the library, which may not know the leader of a new partition yet.
             return dict.fromkeys(places, OFFSET_BEGINNING)
         start = self._start

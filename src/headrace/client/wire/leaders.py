@@ -55,9 +55,9 @@ class Isolation(IntEnum):
 class Leaders:
     """The leaders of some partitions; those in `gone` do not exist, or no longer."""
 
-    def __init__(self, cluster: ClusterClient, keys: Iterable[TopicPartition]) -> None:
+    def __init__(self, cluster: ClusterClient, partitions: Iterable[TopicPartition]) -> None:
         self._cluster = cluster
-        self._keys = set(keys)
+        self._partitions = set(partitions)
         self.gone: set[TopicPartition] = set()
         self._leaders: dict[TopicPartition, BrokerAddress] = {}
         # Each of them has cost a whole timeout, so none is asked again.
@@ -66,7 +66,7 @@ class Leaders:
 
     def offsets(
         self,
-        keys: Iterable[TopicPartition],
+        partitions: Iterable[TopicPartition],
         time_ms: int,
         isolation: Isolation = Isolation.UNCOMMITTED,
     ) -> dict[TopicPartition, int]:
@@ -84,7 +84,7 @@ class Leaders:
                         for _, number in group
                     ],
                 )
-                for topic, group in groupby(asked, key=lambda key: key[0])
+                for topic, group in groupby(asked, key=lambda partition: partition[0])
             ]
             request = ListOffsetsRequest(
                 replica_id=CONSUMER, isolation_level=isolation, topics=topics
@@ -94,11 +94,11 @@ class Leaders:
                 for found in topic.partitions:
                     yield (topic.name, found.partition_index), found.error_code, found.offset
 
-        return self._ask_all(keys, ask)
+        return self._ask_all(partitions, ask)
 
     def read(
         self,
-        places: Mapping[TopicPartition, int],
+        offsets: Mapping[TopicPartition, int],
         bytes_each: int,
         records_each: int,
         isolation: Isolation = Isolation.COMMITTED,
@@ -116,14 +116,14 @@ class Leaders:
                     topic=topic,
                     partitions=[
                         FetchPartition(
-                            partition=key[1],
-                            fetch_offset=places[key],
+                            partition=partition[1],
+                            fetch_offset=offsets[partition],
                             partition_max_bytes=bytes_each,
                         )
-                        for key in group
+                        for partition in group
                     ],
                 )
-                for topic, group in groupby(asked, key=lambda key: key[0])
+                for topic, group in groupby(asked, key=lambda partition: partition[0])
             ]
             request = FetchRequest(
                 max_bytes=ANSWER_BYTES_MAX, isolation_level=isolation, topics=topics
@@ -131,16 +131,16 @@ class Leaders:
             answer = self._cluster.ask_broker(leader, request, FetchResponse, FETCH_VERSION)
             for topic in answer.responses:
                 for data in topic.partitions:
-                    key = (topic.topic, data.partition_index)
+                    partition = (topic.topic, data.partition_index)
                     if data.error_code or data.records:
-                        found = read_committed_records(data, places[key], records_each)
-                        yield key, data.error_code, found
+                        found = read_committed_records(data, offsets[partition], records_each)
+                        yield partition, data.error_code, found
 
-        return self._ask_all(places, ask)
+        return self._ask_all(offsets, ask)
 
     def _ask_all(
         self,
-        keys: Iterable[TopicPartition],
+        partitions: Iterable[TopicPartition],
         ask: Callable[[BrokerAddress, list[TopicPartition]], Answers[T]],
     ) -> dict[TopicPartition, T]:
         """Ask each leader for its partitions, and again where leaders have moved or are down.
@@ -148,7 +148,7 @@ class Leaders:
         OSError if no broker of the cluster answers.
         """
         found: dict[TopicPartition, T] = {}
-        left = set(keys)
+        left = set(partitions)
         for attempt in range(ATTEMPTS_MAX):
             if attempt:
                 time.sleep(PAUSE_SECONDS)
@@ -159,7 +159,9 @@ class Leaders:
                         raise
                     break
             # A partition without a leader may have one in a moment.
-            moved: set[TopicPartition] = {key for key in left - self.gone if not self._is_led(key)}
+            moved: set[TopicPartition] = {
+                partition for partition in left - self.gone if not self._is_led(partition)
+            }
             for leader, asked in self._by_leader(left):
                 try:
                     answers = list(ask(leader, asked))
@@ -169,43 +171,45 @@ class Leaders:
                         self._silent.add(leader)
                     moved.update(asked)
                     continue
-                for key, code, answer in answers:
+                for partition, code, answer in answers:
                     if not code:
-                        found[key] = answer
+                        found[partition] = answer
                     elif code in GONE:
-                        self.gone.add(key)
+                        self.gone.add(partition)
                     elif code in _MOVED:
-                        moved.add(key)
+                        moved.add(partition)
             if not moved:
                 break
             left = moved
         return found
 
     def _by_leader(
-        self, keys: Iterable[TopicPartition]
+        self, partitions: Iterable[TopicPartition]
     ) -> Iterator[tuple[BrokerAddress, list[TopicPartition]]]:
         led: dict[BrokerAddress, list[TopicPartition]] = {}
-        for key in sorted(keys):
-            if self._is_led(key):
-                led.setdefault(self._leaders[key], []).append(key)
+        for partition in sorted(partitions):
+            if self._is_led(partition):
+                led.setdefault(self._leaders[partition], []).append(partition)
         yield from led.items()
 
-    def _is_led(self, key: TopicPartition) -> bool:
-        return key in self._leaders and self._leaders[key] not in self._silent
+    def _is_led(self, partition: TopicPartition) -> bool:
+        return partition in self._leaders and self._leaders[partition] not in self._silent
 
     def _look(self) -> None:
-        if not self._keys:
+        if not self._partitions:
             return
         brokers = {broker.node_id: broker for broker in self._cluster.brokers()}
         self._leaders.clear()
         known: set[TopicPartition] = set()
         unsure: set[str] = set()
-        for topic in self._cluster.topics(sorted({topic for topic, _ in self._keys})):
+        for topic in self._cluster.topics(sorted({topic for topic, _ in self._partitions})):
             if topic.error_code and topic.error_code not in GONE:
                 unsure.add(topic.name or "")
             for row in topic.partitions:
-                key = (topic.name or "", row.partition_index)
-                known.add(key)
+                partition = (topic.name or "", row.partition_index)
+                known.add(partition)
                 if row.leader_id in brokers:
-                    self._leaders[key] = brokers[row.leader_id]
-        self.gone = {key for key in self._keys - known if key[0] not in unsure}
+                    self._leaders[partition] = brokers[row.leader_id]
+        self.gone = {
+            partition for partition in self._partitions - known if partition[0] not in unsure
+        }
