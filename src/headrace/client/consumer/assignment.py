@@ -101,19 +101,19 @@ class Assignment:
     def assign(self, asked: Iterable[Assignable]) -> None:
         """Read these partitions without a group's assignment; whole topics with new partitions."""
         starts: list[Any] = []
-        places: list[TopicPartition] = []
+        partitions: list[TopicPartition] = []
         self._watched.clear()
         for one in asked:
             if isinstance(one, str):
                 self._watched.add(one)
-                places += [(one, number) for number in range(self._offsets.partitions(one))]
+                partitions += [(one, number) for number in range(self._offsets.partitions(one))]
             else:
                 it = LibraryPartition(*one) if isinstance(one, tuple) else one
                 if it.offset >= 0:
                     starts.append(it)
                 else:
-                    places.append((it.topic, it.partition))
-        starts += self._find_starts(places)
+                    partitions.append((it.topic, it.partition))
+        starts += self._find_starts(partitions)
         self._is_subscribed = False
         self.on_left(list(self.owned))
         self._unpause(self.owned)
@@ -134,7 +134,9 @@ class Assignment:
         for topic in self._watched:
             try:
                 count = self._offsets.partitions(topic)
-                new = [(topic, at) for at in range(count) if (topic, at) not in self.owned]
+                new = [
+                    (topic, number) for number in range(count) if (topic, number) not in self.owned
+                ]
                 starts = self._find_starts(new, are_new=True)
             except KafkaException as problem:
                 _log.warning("the partitions of %s could not be checked: %s", topic, problem)
@@ -148,9 +150,9 @@ class Assignment:
         if self.is_listening and (topic, partition) in self._starting:
             self._starting[topic, partition].offset = offset
             return
-        place = LibraryPartition(topic, partition, offset)
+        target = LibraryPartition(topic, partition, offset)
         retry(
-            lambda: self._offsets.insist(lambda: self._client.seek(place)),
+            lambda: self._offsets.insist(lambda: self._client.seek(target)),
             _unready_pause_s,
             timeout_s=self._offsets.timeout_s,
         )
@@ -167,11 +169,11 @@ class Assignment:
             return
         # With the older assignors only the whole assignment can be changed.
         begin = {**self.owned, (topic, partition): offset}
-        others = [LibraryPartition(*place) for place in self.owned if place != (topic, partition)]
+        others = [LibraryPartition(*it) for it in self.owned if it != (topic, partition)]
         for it in self._client.position(others):
             if it.offset >= 0:
                 begin[it.topic, it.partition] = it.offset
-        self._client.assign([LibraryPartition(*place, at) for place, at in begin.items()])
+        self._client.assign([LibraryPartition(*it, at) for it, at in begin.items()])
 
     def pause(self, partitions: list[Any]) -> None:
         """Read nothing from these; inside a listener, from their start on."""
@@ -193,24 +195,24 @@ class Assignment:
         except Exception as problem:
             self.failure = problem
 
-    def _find_starts(self, places: list[TopicPartition], are_new: bool = False) -> list[Any]:
+    def _find_starts(self, partitions: list[TopicPartition], are_new: bool = False) -> list[Any]:
         """Where to start in partitions that no group has assigned."""
-        if not places:
+        if not partitions:
             return []
         if self._group_start is not None:
-            starts, new = self._group_start.find(places)
+            starts, new = self._group_start.find(partitions)
             self._commit_start(new)
             return starts
         if are_new:
-            offsets = dict.fromkeys(places, OFFSET_BEGINNING)
+            offsets = dict.fromkeys(partitions, OFFSET_BEGINNING)
         elif self._start is None:
             raise NoStart(
                 "there is no start: the consumer has no group, and auto.offset.reset is none",
                 'write start="earliest" or start="latest"',
             )
         else:
-            offsets = self._offsets.at(places, self._start, time.time_ns() // 1_000_000)
-        return [LibraryPartition(*place, offset) for place, offset in offsets.items()]
+            offsets = self._offsets.at(partitions, self._start, time.time_ns() // 1_000_000)
+        return [LibraryPartition(*partition, offset) for partition, offset in offsets.items()]
 
     def _assigned(self, partitions: list[Any], listener: OnAssign | None) -> None:
         assert self._group_start is not None
@@ -220,8 +222,7 @@ class Assignment:
             assign([])
             return
         try:
-            places = [(it.topic, it.partition) for it in partitions]
-            starts, new = self._group_start.find(places)
+            starts, new = self._group_start.find([(it.topic, it.partition) for it in partitions])
         except BaseException as problem:
             # Without an assignment the library would choose an offset itself.
             assign([])
@@ -246,30 +247,32 @@ class Assignment:
             self._pause(paused)
 
     def _leave(self, partitions: list[Any], listener: OnRevoke | None, *, is_lost: bool) -> None:
-        places = [(it.topic, it.partition) for it in partitions]
+        left = [(it.topic, it.partition) for it in partitions]
         try:
             if listener is not None:
                 self.is_listening = True
                 listener(partitions)
         finally:
             self.is_listening = False
-            self._unpause(places)
-            for place in places:
-                self.owned.pop(place, None)
+            self._unpause(left)
+            for partition in left:
+                self.owned.pop(partition, None)
             self.changes += 1
             if self._consumed is not None:
-                done = self._consumed.take(places)
+                done = self._consumed.take(left)
                 if not is_lost:
                     self._commit_last(done)
-            self.on_left(places)
+            self.on_left(left)
 
     def _pause(self, partitions: list[Any]) -> None:
         self._paused.update((it.topic, it.partition) for it in partitions)
         self._client.pause(partitions)
 
-    def _unpause(self, places: Iterable[TopicPartition]) -> None:
+    def _unpause(self, partitions: Iterable[TopicPartition]) -> None:
         """Release partitions unpaused: the library would not read them when they come back."""
-        paused = [LibraryPartition(*place) for place in places if place in self._paused]
+        paused = [
+            LibraryPartition(*partition) for partition in partitions if partition in self._paused
+        ]
         if paused:
             self.resume(paused)
 

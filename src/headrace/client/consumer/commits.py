@@ -51,23 +51,23 @@ class Commits:
         self._offsets = offsets
         self._marks = marks
 
-    def leave(self, place: TopicPartition, timeout_s: float) -> None:
+    def leave(self, partition: TopicPartition, timeout_s: float) -> None:
         """From now on, give up early, and at once if the coordinator is gone."""
         assert self._offsets is not None
         self._is_leaving = True
         self._offsets.timeout_s = min(self._offsets.timeout_s, timeout_s)
         try:
-            self._offsets.committed([place])
+            self._offsets.committed([partition])
         except KafkaException as problem:
             self._gone = problem.args[0]
 
-    def sync(self, places: PartitionOffsets) -> None:
+    def sync(self, offsets: PartitionOffsets) -> None:
         """Commit and wait; CommitFailed if the refusal is lasting."""
-        asked = self._asked(places)
+        asked = self._asked(offsets)
         if not asked:
             return
-        offsets = self._offsets
-        assert offsets is not None
+        reader = self._offsets
+        assert reader is not None
         if self._gone is not None:
             raise _failed(self._gone, asked)
         is_first = True
@@ -76,7 +76,7 @@ class Commits:
             nonlocal is_first
             if not is_first and not self._is_leaving:
                 # The library waits long to commit to a coordinator that is gone, but not to fetch.
-                offsets.committed([(asked[0].topic, asked[0].partition)])
+                reader.committed([(asked[0].topic, asked[0].partition)])
             is_first = False
             done: list[Any] = self._client.commit(offsets=asked, asynchronous=False)
             for partition in done:
@@ -85,14 +85,14 @@ class Commits:
             return done
 
         try:
-            done = offsets.insist(commit)
+            done = reader.insist(commit)
         except KafkaException as refusal:
             raise _failed(refusal.args[0], asked) from None
         self._chain.tell("on_commit", done)
 
-    def later(self, places: PartitionOffsets, callback: OnCommit | None = None) -> None:
+    def later(self, offsets: PartitionOffsets, callback: OnCommit | None = None) -> None:
         """Commit without waiting; the callback is called from a later poll."""
-        asked = self._asked(places)
+        asked = self._asked(offsets)
         if not asked:
             return
         self._waiting.append((_key(asked), callback))
@@ -105,7 +105,7 @@ class Commits:
     def answered(self, error: Any, partitions: list[Any]) -> None:
         """Called by the library from within a poll, once for each asynchronous commit."""
         callback = self._take(_key(partitions))
-        refused = [place.error for place in partitions if place.error is not None]
+        refused = [it.error for it in partitions if it.error is not None]
         error = error or (refused[0] if refused else None)
         failure = None if error is None else _failed(error, partitions)
         if failure is None:
@@ -118,8 +118,8 @@ class Commits:
         elif failure is not None:
             _log.warning("%s", failure)
 
-    def _asked(self, places: PartitionOffsets) -> list[Any]:
-        asked = to_partitions(places, self._marks)
+    def _asked(self, offsets: PartitionOffsets) -> list[Any]:
+        asked = to_partitions(offsets, self._marks)
         floors = self.floors()
         for it in asked if floors else ():
             it.offset = min(it.offset, floors.get((it.topic, it.partition), it.offset))
@@ -152,30 +152,30 @@ class Consumed:
             done[record.topic(), record.partition()] = record.offset() + 1
         self._last = []
 
-    def take(self, places: Iterable[TopicPartition] | None = None) -> dict[TopicPartition, int]:
+    def take(self, partitions: Iterable[TopicPartition] | None = None) -> dict[TopicPartition, int]:
         """What is done and not taken yet: all of it, or in these partitions."""
-        if places is None:
+        if partitions is None:
             taken, self._done = self._done, {}
             return taken
-        return {place: self._done.pop(place) for place in places if place in self._done}
+        return {it: self._done.pop(it) for it in partitions if it in self._done}
 
     def restore(self, partitions: Iterable[Any]) -> None:
         """What was taken was not committed after all."""
         for it in partitions:
             self._done.setdefault((it.topic, it.partition), it.offset)
 
-    def move(self, place: TopicPartition, offset: int) -> None:
+    def move(self, partition: TopicPartition, offset: int) -> None:
         """The caller continues from another offset."""
         self.advance()
-        self._done[place] = offset
+        self._done[partition] = offset
 
 
 def _key(partitions: Iterable[Any]) -> list[tuple[str, int, int]]:
-    return sorted((place.topic, place.partition, place.offset) for place in partitions)
+    return sorted((it.topic, it.partition, it.offset) for it in partitions)
 
 
 def _failed(error: Any, partitions: Iterable[LibraryPartition]) -> CommitFailed:
-    names = ", ".join(f"{place.topic}/{place.partition}" for place in partitions)
+    names = ", ".join(f"{it.topic}/{it.partition}" for it in partitions)
     hint = ""
     if error.code() in _FENCED:
         hint = "another member owns the partitions now and repeats what was not committed"

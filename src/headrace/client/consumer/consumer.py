@@ -201,9 +201,9 @@ class Consumer(Closing):
     def seek(self, topic: str, partition: int, offset: int | str | datetime) -> None:
         """Continue from an offset, or from `earliest`, `latest`, a duration ago or a time."""
         if not isinstance(offset, int):
-            key = (topic, partition)
             now_ms = time.time_ns() // 1_000_000
-            offset = self._offsets.at([key], parse_start(offset), now_ms)[key]
+            found = self._offsets.at([(topic, partition)], parse_start(offset), now_ms)
+            offset = found[topic, partition]
         self._assignment.seek(topic, partition, offset)
         self._poller.forget((topic, partition))
 
@@ -234,12 +234,12 @@ class Consumer(Closing):
         """The next offset to read, of partitions from which something has been read."""
         asked = self._assignment.owned if partitions is None else partitions
         found = self._client.position(_partitions(asked))
-        places = {(it.topic, it.partition): it.offset for it in found if it.offset >= 0}
+        offsets = {(it.topic, it.partition): it.offset for it in found if it.offset >= 0}
         # The library counts as read what this consumer has yet to return; the first one wins.
         for it in reversed(self._poller.unreturned()):
-            if it.error() is None and (it.topic(), it.partition()) in places:
-                places[it.topic(), it.partition()] = it.offset()
-        return places
+            if it.error() is None and (it.topic(), it.partition()) in offsets:
+                offsets[it.topic(), it.partition()] = it.offset()
+        return offsets
 
     def committed(self, partitions: Iterable[Any]) -> dict[TopicPartition, int | None]:
         """The offsets that the group has committed; None where it has none."""
@@ -338,9 +338,9 @@ def _expression(pattern: re.Pattern[str]) -> str:
     return f"^({text.replace(chr(92) + 'd', '[0-9]')})$"
 
 
-def _partitions(places: Iterable[Any]) -> list[Any]:
-    return [LibraryPartition(*it) if isinstance(it, tuple) else it for it in places]
+def _partitions(given: Iterable[Any]) -> list[Any]:
+    return [LibraryPartition(*it) if isinstance(it, tuple) else it for it in given]
 
 
-def _topic(place: Any) -> str:
-    return str(place[0] if isinstance(place, tuple) else place.topic)
+def _topic(partition: Any) -> str:
+    return str(partition[0] if isinstance(partition, tuple) else partition.topic)

@@ -128,13 +128,13 @@ class GroupStart:
         # By topic: when this member began, should the group turn out to be new there.
         self._own_marks: dict[str, GroupMark] = {}
 
-    def find(self, places: Iterable[TopicPartition]) -> tuple[list[Any], list[Any]]:
+    def find(self, partitions: Iterable[TopicPartition]) -> tuple[list[Any], list[Any]]:
         """TopicPartitions with their starting offsets, and those of them to commit at once.
 
         UnknownGroupHistory or NoStart if the group must be given a start first.
         """
         by_topic: dict[str, list[Any]] = {}
-        for found in self._offsets.committed(places):
+        for found in self._offsets.committed(partitions):
             by_topic.setdefault(found.topic, []).append(found)
         begun: list[Any] = []
         new: list[Any] = []
@@ -151,31 +151,33 @@ class GroupStart:
         return begun, new
 
     def _begin(
-        self, topic: str, partitions: list[int], are_all_committed: bool
+        self, topic: str, numbers: list[int], are_all_committed: bool
     ) -> list[tuple[int, int, bool]]:
         """Number, offset and whether to commit it, of partitions that are not all committed."""
         known = self._offsets.partitions_apart(topic)
-        count = max(known, *(number + 1 for number in partitions))
-        own = self._own_mark(topic, count, partitions, needs_ends=not are_all_committed)
+        count = max(known, *(number + 1 for number in numbers))
+        own = self._own_mark(topic, count, numbers, needs_ends=not are_all_committed)
         found = self._offsets.committed((topic, number) for number in range(count))
-        committed = {place.partition: place.offset for place in found if place.offset >= 0}
-        mark = find_mark(place.metadata for place in found)
-        rules = {number: decide(number, committed, mark) for number in partitions}
+        committed = {it.partition: it.offset for it in found if it.offset >= 0}
+        mark = find_mark(it.metadata for it in found)
+        rules = {number: decide(number, committed, mark) for number in numbers}
         if StartRule.START in rules.values() and not self._is_start_given:
             self._check_history(topic, count, own.began_ms)
         starts = {**committed}
         for rule in StartRule:
-            numbers = [number for number in partitions if rules[number] is rule]
-            if numbers and rule is not StartRule.COMMITTED:
-                offsets = self._find(rule, topic, numbers, own if rule is StartRule.START else mark)
+            same_rule = [number for number in numbers if rules[number] is rule]
+            if same_rule and rule is not StartRule.COMMITTED:
+                offsets = self._find(
+                    rule, topic, same_rule, own if rule is StartRule.START else mark
+                )
                 starts.update((number, offset) for (_, number), offset in offsets.items())
         self.marks[topic] = str(mark or own)
         # A partition that is newer than the group needs no commit: its number shows it.
         noted = (StartRule.COMMITTED, StartRule.OLDEST)
-        return [(number, starts[number], rules[number] not in noted) for number in partitions]
+        return [(number, starts[number], rules[number] not in noted) for number in numbers]
 
     def _own_mark(
-        self, topic: str, count: int, partitions: list[int], *, needs_ends: bool
+        self, topic: str, count: int, numbers: list[int], *, needs_ends: bool
     ) -> GroupMark:
         """When this member began in a topic, kept in case its first commit fails."""
         own = self._own_marks.get(topic)
@@ -185,8 +187,8 @@ class GroupStart:
             began_ms = self._now_ms()
             ends: dict[TopicPartition, int] = {}
             if self._start == LATEST:
-                mine = [(topic, number) for number in partitions]
-                others = [(topic, number) for number in range(count) if number not in partitions]
+                mine = [(topic, number) for number in numbers]
+                others = [(topic, number) for number in range(count) if number not in numbers]
                 ends = self._offsets.ends(mine) | self._offsets.ends_of_available(others)
             row = tuple(ends.get((topic, number), _UNKNOWN) for number in range(count))
             own = self._own_marks[topic] = GroupMark(began_ms, count, row if ends else ())
@@ -196,57 +198,59 @@ class GroupStart:
         self, rule: StartRule, topic: str, numbers: list[int], mark: GroupMark | None
     ) -> dict[TopicPartition, int]:
         offsets = self._offsets
-        places = [(topic, number) for number in numbers]
+        partitions = [(topic, number) for number in numbers]
         if rule is StartRule.OLDEST:
             # Left to the library, which may not know the leader of a new partition yet.
-            return dict.fromkeys(places, OFFSET_BEGINNING)
+            return dict.fromkeys(partitions, OFFSET_BEGINNING)
         start = self._start
         if start is None:
             raise NoStart(
-                f"group {self._group!r} has no offset in {_names(places)}, and auto.offset.reset "
-                "is none",
+                f"group {self._group!r} has no offset in {_names(partitions)}, and "
+                "auto.offset.reset is none",
                 'write start="earliest" or start="latest", or use headrace group seek',
             )
         if start == LATEST:
-            return self._unless_long(places) if mark is None else self._since(places, mark)
-        return offsets.at(places, start, self._now_ms() if mark is None else mark.began_ms)
+            return self._unless_long(partitions) if mark is None else self._since(partitions, mark)
+        return offsets.at(partitions, start, self._now_ms() if mark is None else mark.began_ms)
 
-    def _since(self, places: list[TopicPartition], mark: GroupMark) -> dict[TopicPartition, int]:
+    def _since(
+        self, partitions: list[TopicPartition], mark: GroupMark
+    ) -> dict[TopicPartition, int]:
         """Where partitions ended at a mark; a newer one starts with its oldest record."""
         starts: dict[TopicPartition, int] = {}
         by_time = []
-        for place in places:
-            end = mark.end(place[1])
-            if place[1] >= mark.partitions:
-                starts[place] = OFFSET_BEGINNING
+        for partition in partitions:
+            end = mark.end(partition[1])
+            if partition[1] >= mark.partitions:
+                starts[partition] = OFFSET_BEGINNING
             elif end is not None:
-                starts[place] = end
+                starts[partition] = end
             else:
-                by_time.append(place)
+                by_time.append(partition)
         return starts | self._offsets.since(by_time, mark.began_ms)
 
-    def _unless_long(self, places: list[TopicPartition]) -> dict[TopicPartition, int]:
+    def _unless_long(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
         """The oldest offset of partitions with a short history, the end of others."""
         now_ms = self._now_ms()
-        oldest, ends = self._offsets.oldest(places), self._offsets.ends(places)
+        oldest, ends = self._offsets.oldest(partitions), self._offsets.ends(partitions)
         old = self._older(oldest, ends, now_ms)
-        for place in places:
-            length = ends[place] - oldest[place]
-            if place in old or 0 <= self._limits.records < length:
+        for partition in partitions:
+            length = ends[partition] - oldest[partition]
+            if partition in old or 0 <= self._limits.records < length:
                 _log.warning(
                     "%s/%s has %s records and no commit of group %s, and no mark shows which is "
                     "older: it is read from its end",
-                    *place, length, self._group,
+                    *partition, length, self._group,
                 )  # fmt: skip
-                oldest[place] = ends[place]
+                oldest[partition] = ends[partition]
         return oldest
 
     def _check_history(self, topic: str, count: int, now_ms: int) -> None:
         """UnknownGroupHistory for a group that is new to a topic with a long history."""
         limits = self._limits
-        places = [(topic, number) for number in range(count)]
-        oldest, ends = self._offsets.oldest(places), self._offsets.ends(places)
-        records = sum(ends[place] - oldest[place] for place in places)
+        partitions = [(topic, number) for number in range(count)]
+        oldest, ends = self._offsets.oldest(partitions), self._offsets.ends(partitions)
+        records = sum(ends[partition] - oldest[partition] for partition in partitions)
         is_old = bool(self._older(oldest, ends, now_ms))
         if is_old or 0 <= limits.records < records:
             age = str(timedelta(milliseconds=limits.age_ms)) if is_old else None
@@ -256,12 +260,12 @@ class GroupStart:
         self, oldest: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], now_ms: int
     ) -> set[TopicPartition]:
         """The partitions with records that are older than the limit."""
-        filled = [place for place in oldest if ends[place] > oldest[place]]
+        filled = [partition for partition in oldest if ends[partition] > oldest[partition]]
         if self._limits.age_ms < 0 or not filled:
             return set()
         since = self._offsets.since(filled, now_ms - self._limits.age_ms)
-        return {place for place in filled if since[place] > oldest[place]}
+        return {partition for partition in filled if since[partition] > oldest[partition]}
 
 
-def _names(places: Iterable[TopicPartition]) -> str:
-    return ", ".join(f"{topic}/{number}" for topic, number in places)
+def _names(partitions: Iterable[TopicPartition]) -> str:
+    return ", ".join(f"{topic}/{number}" for topic, number in partitions)

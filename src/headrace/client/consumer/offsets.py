@@ -48,17 +48,17 @@ class OffsetReader:
         self._config = config
         self.timeout_s = timeout_s
 
-    def oldest(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    def oldest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The first offset of each."""
-        return self._list(places, _EARLIEST)
+        return self._list(partitions, _EARLIEST)
 
-    def ends(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    def ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The offset after the last readable record of each."""
-        return self._list(places, _LATEST)
+        return self._list(partitions, _LATEST)
 
-    def ends_of_available(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    def ends_of_available(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The same, without those whose leader cannot be asked now."""
-        asked = [LibraryPartition(*place, _LATEST) for place in places]
+        asked = [LibraryPartition(*partition, _LATEST) for partition in partitions]
         if not asked:
             return {}
         try:
@@ -67,26 +67,31 @@ class OffsetReader:
             return {}
         return {(it.topic, it.partition): it.offset for it in found if it.error is None}
 
-    def since(self, places: Iterable[TopicPartition], time_ms: int) -> dict[TopicPartition, int]:
+    def since(
+        self, partitions: Iterable[TopicPartition], time_ms: int
+    ) -> dict[TopicPartition, int]:
         """The first offset of each at that time or later; the end where every record is older."""
-        asked = list(places)
+        asked = list(partitions)
         ends = self.ends(asked)
         found = self._list(asked, max(0, time_ms))
-        return {place: ends[place] if found[place] < 0 else found[place] for place in asked}
+        return {
+            partition: ends[partition] if found[partition] < 0 else found[partition]
+            for partition in asked
+        }
 
     def at(
-        self, places: Iterable[TopicPartition], start: Start, now_ms: int
+        self, partitions: Iterable[TopicPartition], start: Start, now_ms: int
     ) -> dict[TopicPartition, int]:
         """The offset of a start in each."""
         if start.kind == "earliest":
-            return self.oldest(places)
+            return self.oldest(partitions)
         if start.kind == "latest":
-            return self.ends(places)
-        return self.since(places, start.since_ms(now_ms))
+            return self.ends(partitions)
+        return self.since(partitions, start.since_ms(now_ms))
 
-    def committed(self, places: Iterable[TopicPartition]) -> list[Any]:
+    def committed(self, partitions: Iterable[TopicPartition]) -> list[Any]:
         """TopicPartitions with the committed offset and metadata of the group."""
-        asked = [LibraryPartition(*place) for place in places]
+        asked = [LibraryPartition(*partition) for partition in partitions]
         if not asked:
             return []
         return self.insist(lambda: self._client.committed(asked, timeout=self.timeout_s))
@@ -112,16 +117,18 @@ class OffsetReader:
         """Ask again while the refusal is passing and time is left."""
         return retry(ask, _pause_s, timeout_s=self.timeout_s)
 
-    def _list(self, places: Iterable[TopicPartition], time_ms: int) -> dict[TopicPartition, int]:
-        asked = [LibraryPartition(*place, time_ms) for place in places]
+    def _list(
+        self, partitions: Iterable[TopicPartition], time_ms: int
+    ) -> dict[TopicPartition, int]:
+        asked = [LibraryPartition(*partition, time_ms) for partition in partitions]
         if not asked:
             return {}
 
         def ask() -> list[Any]:
             found: list[Any] = self._client.offsets_for_times(asked, timeout=self.timeout_s)
-            for partition in found:
-                if partition.error is not None:
-                    raise KafkaException(partition.error)
+            for it in found:
+                if it.error is not None:
+                    raise KafkaException(it.error)
             return found
 
         return {(found.topic, found.partition): found.offset for found in self.insist(ask)}
@@ -134,15 +141,15 @@ def _pause_s(problem: Exception) -> float | None:
     return PAUSE_SECONDS if error.code() in _PASSING or error.retriable() else None
 
 
-def to_partitions(places: PartitionOffsets, marks: Mapping[str, str] | None = None) -> list[Any]:
+def to_partitions(offsets: PartitionOffsets, marks: Mapping[str, str] | None = None) -> list[Any]:
     """TopicPartitions with offsets; a topic's mark is the metadata of those without any."""
     marks = marks or {}
-    if isinstance(places, Mapping):
+    if isinstance(offsets, Mapping):
         return [
             _partition(topic, number, offset, marks.get(topic))
-            for (topic, number), offset in places.items()
+            for (topic, number), offset in offsets.items()
         ]
-    given: Iterable[Any] = places
+    given: Iterable[Any] = offsets
     return [
         _partition(it.topic, it.partition, it.offset, it.metadata or marks.get(it.topic))
         for it in given

@@ -171,6 +171,6 @@ class RecordPoller:
                 "auto.offset.reset is none",
                 "seek to another offset, or set auto.offset.reset to earliest or latest",
             )
-        key = (topic, partition)
-        offset = self._offsets.at([key], self._reset, time.time_ns() // 1_000_000)[key]
-        self._assignment.restart(topic, partition, offset)
+        now_ms = time.time_ns() // 1_000_000
+        found = self._offsets.at([(topic, partition)], self._reset, now_ms)
+        self._assignment.restart(topic, partition, found[topic, partition])
