@@ -13,7 +13,7 @@ from tests.cli.tool import Headrace
 from headrace.client.message import Message
 from headrace.store import Store, open_store
 from headrace.store.dead_letters import DEAD, Letter
-from headrace.store.failed_messages import Selection
+from headrace.store.failed_messages import MessageSelection
 from headrace.store.fingerprints import Failure
 from headrace.testing.topics import BrokerTopics
 
@@ -74,7 +74,7 @@ def test_a_dry_run_of_a_replay_shows_and_sends_nothing(
     assert "id-1" in printed
     assert printed.endswith("would be sent again: 2\n")
     assert BrokerTopics(broker.bootstrap).partitions("orders") == []
-    assert store.dead_letters.count(Selection()) == 3
+    assert store.dead_letters.count(MessageSelection()) == 3
 
 
 def test_a_replay_sends_the_message_as_it_was_with_its_id(
@@ -96,7 +96,7 @@ def test_discarded_letters_are_gone(headrace: Headrace, store: Store) -> None:
     assert printed.endswith("would be discarded: 2\n")
     assert headrace("dlq", "discard", "-f", "abc123").stdout == "discarded: 2\n"
     assert headrace("dlq", "discard", "--all").stdout == "discarded: 1\n"
-    assert store.dead_letters.count(Selection(), with_replayed=True) == 0
+    assert store.dead_letters.count(MessageSelection(), with_replayed=True) == 0
 
 
 def test_a_choice_must_be_made(headrace: Headrace, store: Store) -> None:
@@ -107,4 +107,4 @@ def test_a_choice_must_be_made(headrace: Headrace, store: Store) -> None:
 def test_a_replay_without_a_broker_changes_nothing(headrace: Headrace, store: Store) -> None:
     done = headrace("dlq", "replay", "--all", "-b", "127.0.0.1:1", fails=True)
     assert "no broker answers" in done.stderr
-    assert store.dead_letters.count(Selection()) == 3
+    assert store.dead_letters.count(MessageSelection()) == 3

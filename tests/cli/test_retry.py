@@ -11,7 +11,7 @@ from tests.cli.tool import Headrace
 
 from headrace.client.message import Message
 from headrace.store import Store, open_store
-from headrace.store.failed_messages import Selection
+from headrace.store.failed_messages import MessageSelection
 from headrace.store.fingerprints import Failure
 from headrace.store.retries import lane_digest
 
@@ -65,9 +65,9 @@ def test_now_makes_messages_due(headrace: Headrace, store: Store) -> None:
     assert headrace("retry", "now", "-f", "abc123", "--dry-run").stdout == (
         "would be tried now: 2\n"
     )
-    assert store.retries.find(Selection(ids=["id-1"]))[0].next_ms > FAR_MS
+    assert store.retries.find(MessageSelection(ids=["id-1"]))[0].next_ms > FAR_MS
     assert headrace("retry", "now", "-f", "abc123").stdout == "due now: 2\n"
-    assert store.retries.find(Selection(ids=["id-1"]))[0].next_ms < FAR_MS
+    assert store.retries.find(MessageSelection(ids=["id-1"]))[0].next_ms < FAR_MS
     listed = headrace("retry", "list", "--topic", "orders").stdout
     assert "due" in listed
     assert "behind" in listed
@@ -77,7 +77,7 @@ def test_drop_forgets_messages(headrace: Headrace, store: Store) -> None:
     assert headrace("retry", "drop", "id-3", "--dry-run").stdout == "would be dropped: 1\n"
     assert headrace("retry", "drop", "id-3").stdout == "dropped: 1\n"
     assert headrace("retry", "drop", "--all").stdout == "dropped: 2\n"
-    assert store.retries.count(Selection()) == 0
+    assert store.retries.count(MessageSelection()) == 0
 
 
 def test_a_choice_must_be_made_and_must_fit(headrace: Headrace, store: Store) -> None:

@@ -9,7 +9,7 @@ import pytest
 from headrace.client.message import Message
 from headrace.store import Store, open_store
 from headrace.store.dead_letters import DEAD, NEW, REPLAYED, Letter
-from headrace.store.failed_messages import Selection
+from headrace.store.failed_messages import MessageSelection
 from headrace.store.fingerprints import Failure
 from headrace.testing import VirtualClock
 
@@ -57,7 +57,7 @@ def offsets(letters: list[Letter]) -> list[int]:
 
 def test_a_letter_comes_back_whole(store: Store) -> None:
     entered = letter(store, 7)
-    (found,) = store.dead_letters.find(Selection())
+    (found,) = store.dead_letters.find(MessageSelection())
     for name in ("topic", "partition", "offset", "key", "value", "headers", "timestamp_ms", "id"):
         assert getattr(found.message, name) == getattr(entered.message, name), name
     for name in ("handler", "attempts", "failure", "version", "state", "failed_ms", "replays"):
@@ -67,19 +67,19 @@ def test_a_letter_comes_back_whole(store: Store) -> None:
 def test_a_letter_entered_twice_is_there_once(store: Store) -> None:
     letter(store, 1)
     letter(store, 1)
-    assert [found.replays for found in store.dead_letters.find(Selection())] == [0]
+    assert [found.replays for found in store.dead_letters.find(MessageSelection())] == [0]
     letter(store, 1, handler="ship")
-    assert store.dead_letters.count(Selection()) == 2
+    assert store.dead_letters.count(MessageSelection()) == 2
 
 
 def test_a_replayed_letter_is_listed_only_on_request(store: Store) -> None:
     entered = letter(store, 1)
     store.dead_letters.change([entered], REPLAYED)
-    assert store.dead_letters.find(Selection()) == []
-    (found,) = store.dead_letters.find(Selection(), with_replayed=True)
+    assert store.dead_letters.find(MessageSelection()) == []
+    (found,) = store.dead_letters.find(MessageSelection(), with_replayed=True)
     assert found.state == REPLAYED
-    assert store.dead_letters.count(Selection()) == 0
-    assert store.dead_letters.count(Selection(), with_replayed=True) == 1
+    assert store.dead_letters.count(MessageSelection()) == 0
+    assert store.dead_letters.count(MessageSelection(), with_replayed=True) == 1
 
 
 def test_a_replay_that_failed_again_is_dead_again_whatever_is_marked_first(store: Store) -> None:
@@ -87,7 +87,7 @@ def test_a_replay_that_failed_again_is_dead_again_whatever_is_marked_first(store
     # Sent again as offset 9, and failed there before the replay was marked.
     letter(store, 9, id="x", failure=OTHER, state=NEW)
     store.dead_letters.change([first], REPLAYED)
-    (found,) = store.dead_letters.find(Selection())
+    (found,) = store.dead_letters.find(MessageSelection())
     assert (found.message.offset, found.state, found.replays) == (9, NEW, 1)
     assert found.failure == OTHER
 
@@ -96,7 +96,7 @@ def test_a_letter_sent_late_does_not_undo_a_replay(store: Store) -> None:
     entered = letter(store, 1, state=NEW)
     store.dead_letters.change([entered], REPLAYED)
     store.dead_letters.change([entered], DEAD)
-    assert store.dead_letters.find(Selection()) == []
+    assert store.dead_letters.find(MessageSelection()) == []
 
 
 def test_letters_left_behind_are_found_after_their_time(store: Store, clock: VirtualClock) -> None:
@@ -127,7 +127,7 @@ def test_letters_are_grouped_by_failure(store: Store, clock: VirtualClock) -> No
         letter(store, offset)
         clock.advance(10)
     letter(store, 3, failure=OTHER)
-    many, one = store.dead_letters.groups(Selection())
+    many, one = store.dead_letters.groups(MessageSelection())
     assert (many.fingerprint, many.count, many.error, many.place) == (
         "abc123",
         2,
@@ -136,20 +136,20 @@ def test_letters_are_grouped_by_failure(store: Store, clock: VirtualClock) -> No
     )
     assert (many.first_ms, many.last_ms) == (1_000_000, 1_000_010)
     assert (one.fingerprint, one.count) == ("def456", 1)
-    assert store.dead_letters.groups(Selection(topic="other")) == []
+    assert store.dead_letters.groups(MessageSelection(topic="other")) == []
 
 
 def test_people_choose_by_id_handler_topic_or_fingerprint(store: Store) -> None:
     for offset in (1, 2, 3):
         letter(store, offset)
     letter(store, 4, handler="ship", failure=OTHER)
-    assert offsets(store.dead_letters.find(Selection(ids=["id-1", "id-4"]))) == [1, 4]
-    assert offsets(store.dead_letters.find(Selection(handler="bill"), limit=2)) == [1, 2]
-    assert store.dead_letters.discard(Selection(fingerprint="def456")) == 1
-    assert store.dead_letters.discard(Selection(ids=["id-1"], handler="ship")) == 0
-    assert store.dead_letters.discard(Selection(ids=["id-1"])) == 1
-    assert offsets(store.dead_letters.find(Selection())) == [2, 3]
-    assert store.dead_letters.discard(Selection()) == 2
+    assert offsets(store.dead_letters.find(MessageSelection(ids=["id-1", "id-4"]))) == [1, 4]
+    assert offsets(store.dead_letters.find(MessageSelection(handler="bill"), limit=2)) == [1, 2]
+    assert store.dead_letters.discard(MessageSelection(fingerprint="def456")) == 1
+    assert store.dead_letters.discard(MessageSelection(ids=["id-1"], handler="ship")) == 0
+    assert store.dead_letters.discard(MessageSelection(ids=["id-1"])) == 1
+    assert offsets(store.dead_letters.find(MessageSelection())) == [2, 3]
+    assert store.dead_letters.discard(MessageSelection()) == 2
 
 
 def test_pages_show_every_letter_once_while_they_change(store: Store, clock: VirtualClock) -> None:
@@ -158,7 +158,7 @@ def test_pages_show_every_letter_once_while_they_change(store: Store, clock: Vir
         if offset % 3 == 0:
             clock.advance(1)
     seen: list[int] = []
-    for page in store.dead_letters.pages(Selection(), 3):
+    for page in store.dead_letters.pages(MessageSelection(), 3):
         seen += offsets(page)
         store.dead_letters.change(page, REPLAYED)
         if len(seen) == 3:
@@ -173,4 +173,4 @@ def test_a_letter_whose_id_does_not_fit_changes_its_state(store: Store, id: str)
     entered = letter(store, 7, id=id, state=NEW)
     store.dead_letters.change([entered], DEAD)
     assert store.dead_letters.unpublished("bill", store.clock.now_ms(), 10) == []
-    assert [found.state for found in store.dead_letters.find(Selection())] == [DEAD]
+    assert [found.state for found in store.dead_letters.find(MessageSelection())] == [DEAD]

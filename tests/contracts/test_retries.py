@@ -11,7 +11,7 @@ from tests.waiting import WAIT_SECONDS
 
 from headrace.client.message import Message
 from headrace.store import Store, open_store
-from headrace.store.failed_messages import Selection
+from headrace.store.failed_messages import MessageSelection
 from headrace.store.fingerprints import Failure
 from headrace.store.retries import ParkedMessage, lane_digest
 from headrace.testing import VirtualClock
@@ -99,7 +99,7 @@ def test_a_message_parked_twice_is_there_once_and_keeps_its_time(
 ) -> None:
     park(store, message(1), next_ms=clock.now_ms() + 500, attempts=4)
     park(store, message(1), next_ms=clock.now_ms() + 9_000)
-    (parked,) = store.retries.find(Selection())
+    (parked,) = store.retries.find(MessageSelection())
     assert (parked.attempts, parked.next_ms) == (4, clock.now_ms() + 500)
 
 
@@ -107,7 +107,7 @@ def test_handlers_do_not_see_each_others_messages(store: Store, clock: VirtualCl
     park(store, message(1), handler="bill")
     park(store, message(1), handler="ship")
     assert offsets(lease(store, clock)) == [1]
-    assert store.retries.count(Selection(handler="ship")) == 1
+    assert store.retries.count(MessageSelection(handler="ship")) == 1
     assert store.retries.next_due_ms("nobody") is None
 
 
@@ -146,13 +146,13 @@ def test_messages_without_a_lane_are_all_due(store: Store, clock: VirtualClock) 
 def test_nothing_is_parked_behind_a_lane_that_is_free(store: Store) -> None:
     assert not park_behind(store, message(6), lane())
     assert not park_behind(store, message(6), None)
-    assert store.retries.count(Selection()) == 0
+    assert store.retries.count(MessageSelection()) == 0
 
 
 def test_a_message_that_is_parked_itself_is_known_without_a_lane(store: Store) -> None:
     park(store, message(6))
     assert park_behind(store, message(6), None)
-    assert store.retries.count(Selection()) == 1
+    assert store.retries.count(MessageSelection()) == 1
 
 
 def test_a_lease_ends_and_its_first_owner_is_fenced(store: Store, clock: VirtualClock) -> None:
@@ -206,7 +206,7 @@ def test_a_failed_try_is_counted_with_its_error_and_next_time(
     newer = Failure("KeyError: 1", "Traceback 2", "shop.ship", "def456")
     with store.begin() as tx:
         assert store.retries.postpone(tx, parked, newer, clock.now_ms() + 100)
-    (found,) = store.retries.find(Selection(fingerprint="def456"))
+    (found,) = store.retries.find(MessageSelection(fingerprint="def456"))
     assert (found.attempts, found.failure, found.owner) == (3, newer, None)
     clock.advance(100)
     assert offsets(lease(store, clock)) == [1]
@@ -223,7 +223,7 @@ def test_a_removal_is_undone_with_its_transaction(store: Store, clock: VirtualCl
 
     with pytest.raises(RuntimeError):
         fail_late()
-    assert store.retries.count(Selection()) == 1
+    assert store.retries.count(MessageSelection()) == 1
 
 
 def test_many_owners_share_the_work_without_taking_one_twice(
@@ -298,19 +298,19 @@ def test_people_choose_by_id_handler_topic_or_fingerprint(
     for offset in (1, 2, 3):
         park(store, message(offset), in_lane=lane(), next_ms=later_ms)
     park(store, message(4), handler="ship", next_ms=later_ms)
-    assert [row.is_head for row in store.retries.find(Selection(handler="bill"))] == [
+    assert [row.is_head for row in store.retries.find(MessageSelection(handler="bill"))] == [
         True,
         False,
         False,
     ]
-    assert store.retries.count(Selection(ids=["id-1", "id-4"])) == 2
-    assert store.retries.count(Selection(topic="orders", fingerprint="abc123")) == 4
-    assert store.retries.count(Selection(topic="nothing")) == 0
-    assert store.retries.make_due(Selection(ids=["id-1"]), clock.now_ms()) == 1
+    assert store.retries.count(MessageSelection(ids=["id-1", "id-4"])) == 2
+    assert store.retries.count(MessageSelection(topic="orders", fingerprint="abc123")) == 4
+    assert store.retries.count(MessageSelection(topic="nothing")) == 0
+    assert store.retries.make_due(MessageSelection(ids=["id-1"]), clock.now_ms()) == 1
     assert offsets(lease(store, clock)) == [1]
-    assert store.retries.drop(Selection(ids=["id-1"])) == 1
-    assert store.retries.drop(Selection(handler="bill")) == 2
-    assert store.retries.count(Selection()) == 1
+    assert store.retries.drop(MessageSelection(ids=["id-1"])) == 1
+    assert store.retries.drop(MessageSelection(handler="bill")) == 2
+    assert store.retries.count(MessageSelection()) == 1
 
 
 def test_dropping_a_message_that_is_being_tried_undoes_the_try(
@@ -318,7 +318,7 @@ def test_dropping_a_message_that_is_being_tried_undoes_the_try(
 ) -> None:
     park(store, message(1))
     (parked,) = lease(store, clock)
-    assert store.retries.drop(Selection(ids=["id-1"])) == 1
+    assert store.retries.drop(MessageSelection(ids=["id-1"])) == 1
     assert not remove(store, parked)
 
 

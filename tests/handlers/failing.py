@@ -15,7 +15,7 @@ from headrace.handlers.retries import RetryJob
 from headrace.handlers.spec import HandlerSpec, make_spec
 from headrace.store import Store
 from headrace.store.dead_letters import Letter
-from headrace.store.failed_messages import Selection
+from headrace.store.failed_messages import MessageSelection
 from headrace.store.retries import ParkedMessage
 from headrace.telemetry.alarms import Alarm, Alarms
 from headrace.testing import VirtualClock
@@ -150,9 +150,9 @@ class Process:
     @property
     def parked(self) -> list[ParkedMessage]:
         """The retry table."""
-        return self.store.retries.find(Selection())
+        return self.store.retries.find(MessageSelection())
 
     @property
     def letters(self) -> list[Letter]:
         """The dead letters."""
-        return self.store.dead_letters.find(Selection())
+        return self.store.dead_letters.find(MessageSelection())

@@ -16,7 +16,7 @@ from headrace.handlers.policies import Backoff, Resend, Retry
 from headrace.handlers.retries import LEASE_MS, REFRESH_MS
 from headrace.handlers.spec import HandlerSpec
 from headrace.store import Store, StoreUnavailable, open_store
-from headrace.store.failed_messages import Selection
+from headrace.store.failed_messages import MessageSelection
 from headrace.testing import VirtualClock
 
 PARKING = Retry(then=Backoff("1s", "1m", attempts=2))
@@ -125,7 +125,7 @@ def test_a_key_that_is_parked_while_the_table_is_read_is_not_let_go(
     process = begin(spec_of(retry=PARKING))
     shop.broken = {1, 2}
     process.receive(message(1, "a"))
-    store.retries.drop(Selection())
+    store.retries.drop(MessageSelection())
     places = store.retries.places
 
     def read_then_park(*arguments: object) -> object:
@@ -423,7 +423,7 @@ class Late(Process):
     """A process that is overtaken between its lease and its try."""
 
     def execute_in_one(self, message: Message, also: Also | None = None) -> None:
-        self.store.retries.drop(Selection(ids=[message.id]))
+        self.store.retries.drop(MessageSelection(ids=[message.id]))
         super().execute_in_one(message, also)
 
 

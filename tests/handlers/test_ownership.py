@@ -23,7 +23,7 @@ from headrace.handlers.scheduler import ChunkResult
 from headrace.handlers.spec import make_spec
 from headrace.handlers.spilling import Spilling
 from headrace.store import Store, StoreUnavailable, Transaction, open_store
-from headrace.store.failed_messages import Selection
+from headrace.store.failed_messages import MessageSelection
 
 LATER = Retry(then=Backoff("1h", "1d"))
 
@@ -180,7 +180,7 @@ def test_a_message_without_a_fit_id_is_a_dead_letter(id: Any, store: Store) -> N
     )
     assert stage.chunks.run(stage.take((Track("t", 0), [2, 3]))) == ChunkResult(2)
     assert ran == [3]
-    (letter,) = store.dead_letters.find(Selection())
+    (letter,) = store.dead_letters.find(MessageSelection())
     assert "MissingId" in letter.failure.error or "no id" in letter.failure.error
 
 
@@ -196,7 +196,7 @@ def test_a_message_that_cannot_be_parked_is_buried(
     stage = Stage(work, store, order="none", retry=LATER)
     monkeypatch.setattr(stage.failures, "give_up", refuse)
     assert stage.chunks.run(stage.take((Track("t", 0), [2]))) == ChunkResult(1)
-    assert len(store.dead_letters.find(Selection())) == 1
+    assert len(store.dead_letters.find(MessageSelection())) == 1
 
 
 def test_a_handler_that_exits_does_not_end_the_spill(store: Store) -> None:
@@ -208,4 +208,4 @@ def test_a_handler_that_exits_does_not_end_the_spill(store: Store) -> None:
     spilling.put([FakeRecord(0, 1, None)])
     assert spilling._run_some() == 1
     assert store.spill.count("h") == 0
-    assert len(store.dead_letters.find(Selection())) == 1
+    assert len(store.dead_letters.find(MessageSelection())) == 1

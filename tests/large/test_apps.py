@@ -28,7 +28,7 @@ from headrace.client.errors import RecordTooLarge
 from headrace.handlers.dead_letters import replay
 from headrace.large.garbage import needed_by
 from headrace.large.rows import row_bodies
-from headrace.store.failed_messages import Selection
+from headrace.store.failed_messages import MessageSelection
 from headrace.telemetry.alarms import Alarm
 
 _metadata = MetaData()
@@ -124,8 +124,8 @@ def test_a_failed_one_is_parked_tried_again_buried_and_replayed(
         wait_until(lambda: len(stored(app)) == 2, "the flaky one, and the one behind it")
         assert stored(app) == [digest(flaky), digest(behind)]
         index = app.context.store.dead_letters
-        wait_until(lambda: index.find(Selection()), "the poisonous one is a dead letter")
-        (letter,) = index.find(Selection())
+        wait_until(lambda: index.find(MessageSelection()), "the poisonous one is a dead letter")
+        (letter,) = index.find(MessageSelection())
         # The row is small; its body lies with the store.
         assert len(letter.message.value or b"") < 400
         assert needed_by(app.context.store) == {(letter.message.value or b"").decode()}
@@ -136,7 +136,7 @@ def test_a_failed_one_is_parked_tried_again_buried_and_replayed(
             assert record.value() == poison
             assert dict(record.headers())["headrace-error"] == b"ValueError: not now"
         cured = True
-        pages = list(replay(app.context.store, app.context.producer, Selection(), large))
+        pages = list(replay(app.context.store, app.context.producer, MessageSelection(), large))
         assert sum(map(len, pages)) == 1
         wait_until(lambda: len(stored(app)) == 3, "the replayed one")
         assert stored(app)[-1] == digest(poison)
@@ -304,7 +304,7 @@ def test_a_broken_one_is_a_dead_letter_and_holds_up_nobody(pair: Pair) -> None:
         hand.send(b"after")
         wait_until(lambda: runs == [b"after"])
         wait_until(lambda: committed(pair.bootstrap, "g", topic) == 4)
-        (letter,) = app.context.store.dead_letters.find(Selection())
+        (letter,) = app.context.store.dead_letters.find(MessageSelection())
     assert "chunk 1 does not match its digest" in letter.failure.error
     assert {"large-broken", "dead-letter"} <= {alarm.name for alarm in alarms}
 

@@ -23,7 +23,7 @@ from headrace.large.garbage import (
 from headrace.large.rows import row_bodies
 from headrace.large.topic_reader import claimed_names
 from headrace.large.topic_settings import TopicSettings, TopicSettingsCache
-from headrace.store.failed_messages import Selection
+from headrace.store.failed_messages import MessageSelection
 
 GRACE_MS = 1_000
 SEGMENT_MS = 700
@@ -107,11 +107,13 @@ def test_an_app_collects_its_own(pair: Pair, kept: bool) -> None:
         assert store is not None
         app.send(topic, noise(2 * SIZE)).result(30)
         # Until the letter is in its topic, nobody knows how long that keeps it.
-        wait_until(lambda: [it.state for it in store.dead_letters.find(Selection())] == ["dead"])
+        wait_until(
+            lambda: [it.state for it in store.dead_letters.find(MessageSelection())] == ["dead"]
+        )
         assert len(list(large.body_store.list())) == 2, "its own, and its dead letter's"
         (row,) = needed_by(store)
         if not kept:
-            store.dead_letters.discard(Selection())
+            store.dead_letters.discard(MessageSelection())
         now_ms = app.context.clock.now_ms()
         wait_until(lambda: app.context.clock.now_ms() > now_ms, "no longer this very millisecond")
         gone = new_name(next(large.body_store.list()).cluster, "nobody-has-this", 0, "0" * 32)

@@ -15,7 +15,7 @@ from tests.waiting import wait_until
 from headrace import App, Message
 from headrace.large.body_store import new_name, open_body_store
 from headrace.large.errors import BodyMissing, BodyStoreUnavailable
-from headrace.store.failed_messages import Selection
+from headrace.store.failed_messages import MessageSelection
 from headrace.telemetry.alarms import Alarm
 from headrace.testing import BrokerThread
 
@@ -91,6 +91,6 @@ def test_a_handler_waits_for_the_rest_of_its_body(
         app.send("films", film).result(30)
         wait_until(lambda: found)
         assert app.context.store is not None
-        assert app.context.store.dead_letters.find(Selection()) == []
+        assert app.context.store.dead_letters.find(MessageSelection()) == []
     assert found == [film]
     assert {alarm.name for alarm in alarms} == {"handler-waits"}

@@ -14,7 +14,7 @@ from headrace.client.message import Message
 from headrace.client.producer import Producer
 from headrace.handlers.dead_letters import replay
 from headrace.store import Store, open_store
-from headrace.store.failed_messages import Selection
+from headrace.store.failed_messages import MessageSelection
 
 QUICK = Retry(in_place=1, delay="5ms", then=Backoff("50ms", "200ms", attempts=3))
 
@@ -74,7 +74,7 @@ def test_failed_keys_keep_their_order_in_two_processes_while_the_others_flow(pai
             int(order.partition(":")[2]) for order in effects(store) if order.startswith(key)
         ]
         assert numbers == list(range(20)), key
-    assert store.retries.count(Selection()) == 0
+    assert store.retries.count(MessageSelection()) == 0
     store.close()
 
 
@@ -112,16 +112,16 @@ def test_what_never_works_is_in_the_dlq_topic_and_the_index_and_is_replayed_once
         assert headers["headrace-attempts"] == b"5"
         assert headers["headrace-source"] == f"{topic}/0/1".encode()
         assert headers["trace"] == b"t"
-        (letter,) = store.dead_letters.find(Selection())
+        (letter,) = store.dead_letters.find(MessageSelection())
         assert headers["headrace-fingerprint"].decode() == letter.failure.fingerprint
         wait_until(lambda: committed(pair.bootstrap, "billing", topic) == 3, "the commit")
         is_repaired.set()
         with Producer(pair.bootstrap) as producer:
-            chosen = Selection(fingerprint=letter.failure.fingerprint)
+            chosen = MessageSelection(fingerprint=letter.failure.fingerprint)
             assert sum(map(len, replay(store, producer, chosen))) == 1
         wait_until(lambda: len(effects(store)) == 3, "the replay")
     assert [row.id for row in store.inbox.find("poison")] == ["poison"]
-    assert store.dead_letters.find(Selection()) == []
+    assert store.dead_letters.find(MessageSelection()) == []
     store.close()
 
 

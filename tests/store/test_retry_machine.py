@@ -24,7 +24,7 @@ from headrace.handlers.dead_letters import LATE_MS
 from headrace.handlers.policies import Backoff, Retry
 from headrace.handlers.retries import LEASE_MS
 from headrace.store import Store, open_store
-from headrace.store.failed_messages import Selection
+from headrace.store.failed_messages import MessageSelection
 from headrace.testing import VirtualClock
 
 KEYS = ("a", "b")
@@ -157,7 +157,7 @@ class Retrying(RuleBasedStateMachine):
 
     @property
     def dead(self) -> list[int]:
-        letters = self.store.dead_letters.find(Selection(), with_replayed=True)
+        letters = self.store.dead_letters.find(MessageSelection(), with_replayed=True)
         return [letter.message.offset for letter in letters]
 
     def lane(self, offset: int) -> object:
@@ -188,7 +188,7 @@ class Retrying(RuleBasedStateMachine):
 
     @invariant()
     def nothing_that_was_passed_is_forgotten(self) -> None:
-        parked = {row.message.offset for row in self.store.retries.find(Selection())}
+        parked = {row.message.offset for row in self.store.retries.find(MessageSelection())}
         for offset in range(self.position):
             assert offset in parked or offset in self.done or offset in self.dead
 
@@ -206,7 +206,7 @@ class Retrying(RuleBasedStateMachine):
             if len(self.done) + len(self.dead) == len(self.sent):
                 break
         assert sorted([*self.done, *self.dead]) == list(range(len(self.sent)))
-        assert self.store.retries.count(Selection()) == 0
+        assert self.store.retries.count(MessageSelection()) == 0
         self.retry(0, 1, False)
         in_topic = {sent.headers["headrace-id"] for sent in self.topics.of("orders.dlq")}
         assert in_topic == {f"orders/0/{offset}".encode() for offset in self.dead}

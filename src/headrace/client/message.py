@@ -40,7 +40,7 @@ LAZY_RECORDS: dict[type, Callable[[Any, int], Message]] = {}
 class Message:
     """A record: `value` and `key` are the bytes on the wire; `id` tells repeats apart.
 
-    `attempt` counts from 1. It must not be changed.
+    `attempt` counts from 1. A handler must not change its message.
     """
 
     __slots__ = (

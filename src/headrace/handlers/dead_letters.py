@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from headrace.large.rows import LargeRows
     from headrace.store import Store
     from headrace.store.dead_letters import Letter
-    from headrace.store.failed_messages import Selection
+    from headrace.store.failed_messages import MessageSelection
     from headrace.store.retries import ParkedMessage
     from headrace.telemetry.alarms import Alarms
 
@@ -220,7 +220,7 @@ class DeadLetters:
 
 
 def replay(
-    store: Store, producer: Producer, chosen: Selection, large: Large | None = None
+    store: Store, producer: Producer, chosen: MessageSelection, large: Large | None = None
 ) -> Iterator[Sequence[Letter]]:
     """Send the selected letters to their source topics again, with their ids, a page at a time.
 

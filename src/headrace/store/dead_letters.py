@@ -27,7 +27,7 @@ from sqlalchemy import (
 from headrace.client.message import Message
 from headrace.store.columns import plain_id
 from headrace.store.failed_messages import (
-    Selection,
+    MessageSelection,
     failure_of,
     failure_values,
     insert_into,
@@ -164,7 +164,7 @@ class DeadLetterIndex(StoreTable):
             return [_letter(row) for row in tx.execute(query).mappings()]
 
     def find(
-        self, chosen: Selection, *, with_replayed: bool = False, limit: int = LISTED_MAX
+        self, chosen: MessageSelection, *, with_replayed: bool = False, limit: int = LISTED_MAX
     ) -> list[Letter]:
         """The selected letters, oldest first."""
         query = select(DEAD_LETTERS).where(_condition(chosen, with_replayed))
@@ -172,7 +172,7 @@ class DeadLetterIndex(StoreTable):
         with self._read() as tx:
             return [_letter(row) for row in tx.execute(query).mappings()]
 
-    def pages(self, chosen: Selection, size: int) -> Iterator[list[Letter]]:
+    def pages(self, chosen: MessageSelection, size: int) -> Iterator[list[Letter]]:
         """The letters selected now, `size` at a time, each once.
 
         Messages that fail meanwhile are left out: a replay that fails at once must not loop.
@@ -194,7 +194,7 @@ class DeadLetterIndex(StoreTable):
             last = (page[-1].failed_ms, page[-1].handler, page[-1].message.id)
             yield page
 
-    def groups(self, chosen: Selection) -> list[LetterGroup]:
+    def groups(self, chosen: MessageSelection) -> list[LetterGroup]:
         """The selected letters by failure, the most frequent first."""
         count = func.count().label("count")
         by = (_ROW.fingerprint, _ROW.place, _ROW.handler, _ROW.topic)
@@ -213,20 +213,20 @@ class DeadLetterIndex(StoreTable):
         with self._read() as tx:
             return [LetterGroup(**row) for row in tx.execute(query).mappings()]
 
-    def count(self, chosen: Selection, *, with_replayed: bool = False) -> int:
+    def count(self, chosen: MessageSelection, *, with_replayed: bool = False) -> int:
         """How many letters are selected."""
         query = select(func.count()).select_from(DEAD_LETTERS)
         with self._read() as tx:
             return int(tx.execute(query.where(_condition(chosen, with_replayed))).scalar_one())
 
-    def discard(self, chosen: Selection) -> int:
+    def discard(self, chosen: MessageSelection) -> int:
         """Forget the selected letters, replayed ones too; their records stay in the topic."""
         with self._begin() as tx:
             condition = _condition(chosen, True)
             return tx.execute(delete(DEAD_LETTERS).where(condition)).rowcount
 
 
-def _condition(chosen: Selection, with_replayed: bool) -> ColumnElement[bool]:
+def _condition(chosen: MessageSelection, with_replayed: bool) -> ColumnElement[bool]:
     condition = chosen.condition(DEAD_LETTERS)
     return condition if with_replayed else and_(condition, _ROW.state != REPLAYED)
 

@@ -24,7 +24,7 @@ from headrace.store.schema import record_columns
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class MessageSelection:
     """Which failed messages are meant: by id, handler, source topic and fingerprint."""
 
     ids: Sequence[str] = ()

@@ -26,7 +26,7 @@ from sqlalchemy import (
 from headrace.client.message import Message
 from headrace.store.columns import plain_id
 from headrace.store.failed_messages import (
-    Selection,
+    MessageSelection,
     failure_of,
     failure_values,
     insert_into,
@@ -211,7 +211,7 @@ class Retries(StoreTable):
             ends_ms = tx.execute(leased).scalar()
         return min((int(it) for it in (free_ms, ends_ms) if it is not None), default=None)
 
-    def find(self, chosen: Selection, limit: int = LISTED_MAX) -> list[ParkedMessage]:
+    def find(self, chosen: MessageSelection, limit: int = LISTED_MAX) -> list[ParkedMessage]:
         """The selected messages, the next due first."""
         query = (
             select(RETRIES, _IS_HEAD.label("is_head"))
@@ -222,19 +222,19 @@ class Retries(StoreTable):
         with self._read() as tx:
             return [_parked(row) for row in tx.execute(query).mappings()]
 
-    def count(self, chosen: Selection) -> int:
+    def count(self, chosen: MessageSelection) -> int:
         """How many messages are parked."""
         with self._read() as tx:
             query = select(func.count()).select_from(RETRIES).where(chosen.condition(RETRIES))
             return int(tx.execute(query).scalar_one())
 
-    def make_due(self, chosen: Selection, now_ms: int) -> int:
+    def make_due(self, chosen: MessageSelection, now_ms: int) -> int:
         """Make the selected messages due; those behind another still wait for it."""
         with self._begin() as tx:
             condition = and_(chosen.condition(RETRIES), _ROW.next_ms > now_ms)
             return tx.execute(update(RETRIES).where(condition).values(next_ms=now_ms)).rowcount
 
-    def drop(self, chosen: Selection) -> int:
+    def drop(self, chosen: MessageSelection) -> int:
         """Forget the selected messages; one that runs right now is rolled back."""
         with self._begin() as tx:
             return tx.execute(delete(RETRIES).where(chosen.condition(RETRIES))).rowcount

@@ -121,12 +121,12 @@ class PendingWork:
 
     def is_retrying(self) -> bool:
         """Whether a message waits for another try."""
-        from headrace.store.failed_messages import Selection
+        from headrace.store.failed_messages import MessageSelection
 
         store = self._app.context.store
         if self._in_place_ms():
             return True
-        return store is not None and bool(store.retries.find(Selection()))
+        return store is not None and bool(store.retries.find(MessageSelection()))
 
 
 def _is_past(due_ms: int | None, clock: VirtualClock) -> bool:

@@ -128,16 +128,16 @@ class RunningApp:
     @property
     def retries(self) -> list[ParkedMessage]:
         """The messages in the retry table, the next one first."""
-        from headrace.store.failed_messages import Selection
+        from headrace.store.failed_messages import MessageSelection
 
-        return self.store.retries.find(Selection())
+        return self.store.retries.find(MessageSelection())
 
     @property
     def dead_letters(self) -> list[Letter]:
         """The dead letters that were neither replayed nor discarded, oldest first."""
-        from headrace.store.failed_messages import Selection
+        from headrace.store.failed_messages import MessageSelection
 
-        return self.store.dead_letters.find(Selection())
+        return self.store.dead_letters.find(MessageSelection())
 
     def send(
         self,
@@ -156,9 +156,9 @@ class RunningApp:
 
     def replay(self, fingerprint: str | None = None) -> int:
         """Send dead letters again, all or those of a fingerprint; returns how many."""
-        from headrace.store.failed_messages import Selection
+        from headrace.store.failed_messages import MessageSelection
 
-        chosen = Selection(fingerprint=fingerprint)
+        chosen = MessageSelection(fingerprint=fingerprint)
         pages = replay(self.store, self.app.context.producer, chosen, self.app.large)
         return sum(map(len, pages))
 

@@ -13,7 +13,7 @@ from headrace.cli.common.output import as_text, headers_text
 
 if TYPE_CHECKING:
     from headrace.client.message import Message
-    from headrace.store.failed_messages import Selection
+    from headrace.store.failed_messages import MessageSelection
     from headrace.store.fingerprints import Failure
 
 IdsArgument = Annotated[
@@ -34,11 +34,11 @@ class MessageFilter:
         str | None, typer.Option("--topic", "-t", help="Only those from this topic.")
     ] = None
 
-    def chosen(self, ids: list[str] | None = None) -> Selection:
+    def chosen(self, ids: list[str] | None = None) -> MessageSelection:
         """The messages that match, of these ids or of all."""
-        from headrace.store.failed_messages import Selection
+        from headrace.store.failed_messages import MessageSelection
 
-        return Selection(tuple(ids or ()), self.fingerprint, self.handler, self.topic)
+        return MessageSelection(tuple(ids or ()), self.fingerprint, self.handler, self.topic)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +49,7 @@ class MessageChoice(MessageFilter):
     everything: Annotated[bool, typer.Option("--all", help="All messages.")] = False
     dry_run: DryRunOption = False
 
-    def required(self) -> Selection:
+    def required(self) -> MessageSelection:
         """The messages to change; CliError if none are named: a slip must not change all."""
         named = bool(self.ids or self.fingerprint or self.handler or self.topic)
         if named == self.everything:

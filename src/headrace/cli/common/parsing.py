@@ -12,7 +12,7 @@ from headrace.cli.common.errors import CliError
 from headrace.timing.durations import UNITS_MS, duration_ms, is_duration
 
 if TYPE_CHECKING:
-    from headrace.client.admin.partition_sets import Selection
+    from headrace.client.admin.partition_sets import PartitionSelection
 
 PORT_MAX = 65_535
 # A typo such as 0-99999999 must not fill the memory.
@@ -74,7 +74,7 @@ def split_address(text: str, option: str, default_port: int | None = None) -> tu
     return host, int(port)
 
 
-def parse_selection(texts: Iterable[str] | None, option: str) -> Selection:
+def parse_selection(texts: Iterable[str] | None, option: str) -> PartitionSelection:
     """Topics and partitions of an option that may be repeated."""
     return dict(parse_partitions(text, option) for text in texts or ())
 

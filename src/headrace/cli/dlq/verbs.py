@@ -23,7 +23,7 @@ from headrace.client.times import show_time
 if TYPE_CHECKING:
     from headrace.store import Store
     from headrace.store.dead_letters import Letter, LetterGroup
-    from headrace.store.failed_messages import Selection
+    from headrace.store.failed_messages import MessageSelection
 
 app = typer.Typer(help="List, show, replay and discard dead letters.", no_args_is_help=True)
 
@@ -123,7 +123,7 @@ def discard(*, choice: MessageChoice, yes: YesOption = False, store: StoreOption
         print(f"discarded: {opened.dead_letters.discard(chosen)}")
 
 
-def _count(store: Store, chosen: Selection, *, with_replayed: bool = False) -> int:
+def _count(store: Store, chosen: MessageSelection, *, with_replayed: bool = False) -> int:
     count = store.dead_letters.count(chosen, with_replayed=with_replayed)
     if not count:
         raise CliError("there is no such dead letter", "headrace dlq list shows the dead letters")
@@ -131,7 +131,7 @@ def _count(store: Store, chosen: Selection, *, with_replayed: bool = False) -> i
 
 
 def _show_dry_run(
-    store: Store, chosen: Selection, summary: str, *, with_replayed: bool = False
+    store: Store, chosen: MessageSelection, summary: str, *, with_replayed: bool = False
 ) -> None:
     letters = store.dead_letters.find(chosen, with_replayed=with_replayed, limit=DRY_RUN_LISTED)
     show_rows([_line(letter) for letter in letters], COLUMNS, Output.table)

@@ -124,11 +124,11 @@ def show_findings(group: GroupLag, findings: Sequence[Finding], output: Output) 
 
 def waiting_retries(url: str) -> dict[str, Failures]:
     """What waits for another try in a store, by topic."""
-    from headrace.store.failed_messages import Selection
+    from headrace.store.failed_messages import MessageSelection
 
     found: dict[str, Failures] = {}
     with open_cli_store(url) as store:
-        for parked in store.retries.find(Selection(), RETRIES_MAX):
+        for parked in store.retries.find(MessageSelection(), RETRIES_MAX):
             topic = parked.message.topic
             known = found.get(topic, Failures(topic))
             error = parked.failure.error.partition("\n")[0]

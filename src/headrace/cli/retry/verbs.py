@@ -23,7 +23,7 @@ from headrace.client.times import show_time
 
 if TYPE_CHECKING:
     from headrace.store import Store
-    from headrace.store.failed_messages import Selection
+    from headrace.store.failed_messages import MessageSelection
     from headrace.store.retries import ParkedMessage
 
 app = typer.Typer(
@@ -79,7 +79,7 @@ def drop(*, choice: MessageChoice, yes: YesOption = False, store: StoreOption) -
         print(f"dropped: {opened.retries.drop(chosen)}")
 
 
-def _count(store: Store, chosen: Selection) -> int:
+def _count(store: Store, chosen: MessageSelection) -> int:
     count = store.retries.count(chosen)
     if not count:
         raise CliError("no such message waits for a retry", "headrace retry list shows all that do")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from headrace.client.admin.errors import AdminError, not_found
-from headrace.client.admin.partition_sets import Selection
+from headrace.client.admin.partition_sets import PartitionSelection
 from headrace.client.admin.transactions import Transaction, list_transactions, read_producers
 from headrace.client.wire.cluster import ClusterClient, CoordinatorOf
 from headrace.protocol.api.describe_producers import ProducerState
@@ -39,7 +39,7 @@ class HangingTransaction(NamedTuple):
 
 
 def find_hanging(
-    cluster: ClusterClient, selection: Selection, before_ms: int
+    cluster: ClusterClient, selection: PartitionSelection, before_ms: int
 ) -> list[HangingTransaction]:
     """Hanging transactions that have had no record since a time."""
     candidates = [
@@ -74,7 +74,7 @@ def _known(cluster: ClusterClient, producer_ids: set[int]) -> set[tuple[str, int
     }
 
 
-def _partitions(cluster: ClusterClient, selection: Selection) -> list[TopicPartition]:
+def _partitions(cluster: ClusterClient, selection: PartitionSelection) -> list[TopicPartition]:
     keys: list[TopicPartition] = []
     for topic in cluster.topics(selection or None):
         name = topic.name or ""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from headrace.client.admin.errors import AdminError, not_found
-from headrace.client.admin.partition_sets import Selection, is_selected
+from headrace.client.admin.partition_sets import PartitionSelection, is_selected
 from headrace.client.wire.cluster import BrokerAddress, ClusterClient, CoordinatorOf
 from headrace.client.wire.errors import refused
 from headrace.protocol.api.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
@@ -158,7 +158,7 @@ def delete_group(cluster: ClusterClient, name: str) -> None:
         ) from None
 
 
-def delete_offsets(cluster: ClusterClient, name: str, selection: Selection) -> int:
+def delete_offsets(cluster: ClusterClient, name: str, selection: PartitionSelection) -> int:
     """Delete the offsets of a group in partitions that no member reads; returns how many."""
     partitions = [
         partition

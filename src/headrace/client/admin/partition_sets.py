@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 # Partitions by topic; None for all of them.
-Selection = Mapping[str, list[int] | None]
+PartitionSelection = Mapping[str, list[int] | None]
 
 
-def is_selected(topic: str, partition: int, selection: Selection) -> bool:
+def is_selected(topic: str, partition: int, selection: PartitionSelection) -> bool:
     """Whether a partition is among those of a selection."""
     if topic not in selection:
         return False

@@ -11,7 +11,7 @@ from headrace.client.admin.errors import AdminError, not_found
 from headrace.client.admin.groups import commit_offsets, read_committed
 from headrace.client.admin.offset_files import read_offsets
 from headrace.client.admin.offsets import REQUEST_SECONDS, Bounds, read_bounds, read_offsets_at
-from headrace.client.admin.partition_sets import Selection, show_partitions
+from headrace.client.admin.partition_sets import PartitionSelection, show_partitions
 from headrace.client.admin.seek_target import Kind, Target
 from headrace.client.times import show_time
 from headrace.client.wire.cluster import ClusterClient
@@ -55,7 +55,11 @@ class Move:
 
 
 def make_plan(
-    admin: AdminClient, cluster: ClusterClient, group: str, target: Target, selection: Selection
+    admin: AdminClient,
+    cluster: ClusterClient,
+    group: str,
+    target: Target,
+    selection: PartitionSelection,
 ) -> list[Move]:
     """The moves that take a group to its target, in the selected partitions or in all it has."""
     committed = read_committed(cluster, group)
@@ -126,7 +130,7 @@ def _given_offsets(
 
 def _partitions(
     admin: AdminClient,
-    selection: Selection,
+    selection: PartitionSelection,
     having: Mapping[TopicPartition, int],
     whole_topics: bool,
 ) -> list[TopicPartition]:
