@@ -108,8 +108,8 @@ def _sample(leaders: Leaders, lagging: list[PartitionLag]) -> Sample | None:
     if not lagging or lagging[0].end is None or lagging[0].lag is None:
         return None
     worst = lagging[0]
-    place = max(worst.committed or 0, worst.start or 0)
-    found = leaders.read({worst.key: place}, SAMPLE_BYTES, SAMPLE_RECORDS).get(worst.key)
+    offset = max(worst.committed or 0, worst.start or 0)
+    found = leaders.read({worst.key: offset}, SAMPLE_BYTES, SAMPLE_RECORDS).get(worst.key)
     if found is None or not found.records:
         return None
     keys = Counter(record.key for record in found.records if record.key is not None)

@@ -34,7 +34,7 @@ _log = logging.getLogger("headrace.lag")
 
 
 class Leadership:
-    """A member of the group of all lag services; it `is_taken` while the partition is its own."""
+    """A member of the group of all lag services; `is_held` while it owns the partition."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self.is_held = False

@@ -11,7 +11,7 @@ from headrace.client.admin.groups import MARKERS, GroupRow, list_groups, read_co
 from headrace.client.clock import Clock
 from headrace.client.wire.cluster import ClusterClient, CoordinatorOf
 from headrace.client.wire.leaders import EARLIEST, LATEST, Isolation, Leaders
-from headrace.lag.ages import Ages, GroupPartition, NextRecord
+from headrace.lag.ages import Ages, NextRecord
 from headrace.lag.group_lag import (
     Bounds,
     GroupLag,
@@ -61,48 +61,48 @@ class Meter:
             if is_wanted(row) and not row.group.startswith(MARKERS)
         ]
         described = describe(self._cluster, rows)
-        offsets: dict[GroupPartition, GroupOffset] = {}
-        subjects: dict[str, list[GroupPartition]] = {}
+        offsets: dict[str, dict[TopicPartition, GroupOffset]] = {}
         for row in rows:
             found = self._offsets(row)
             if found is not None:
                 owned = dict.fromkeys(_owners(described.get(row.group)), GroupOffset(None))
-                named = {(row.group, key): at for key, at in {**owned, **found}.items()}
-                offsets.update(named)
-                subjects[row.group] = sorted(named)
+                offsets[row.group] = {**owned, **found}
         # Read after the offsets, so that no offset is ahead of an older end.
-        leaders = Leaders(self._cluster, {key for _, key in offsets})
-        bounds = read_bounds(leaders, {key for _, key in offsets})
+        partitions = {partition for found in offsets.values() for partition in found}
+        leaders = Leaders(self._cluster, partitions)
+        bounds = read_bounds(leaders, partitions)
         at_ms = self._clock.now_ms()
         verdicts = {
-            (group, key): _judge(offset, bounds.get(key), key in leaders.gone)
-            for (group, key), offset in offsets.items()
+            (group, partition): _judge(offset, bounds.get(partition), partition in leaders.gone)
+            for group, found in offsets.items()
+            for partition, offset in found.items()
         }
         lagging = {
             name: verdict.next_offset
             for name, verdict in verdicts.items()
             if verdict.lag and verdict.next_offset is not None
         }
-        firsts = self._ages.find(leaders, lagging, bounds, at_ms)
+        next_records = self._ages.find(leaders, lagging, bounds, at_ms)
+
+        def partition_lag(group: str, partition: TopicPartition) -> PartitionLag:
+            return _partition(
+                partition,
+                offsets[group][partition].offset,
+                bounds.get(partition),
+                verdicts[group, partition],
+                next_records.get((group, partition)),
+                at_ms,
+            )
+
         return [
             _group(
                 row,
                 described.get(row.group),
-                [
-                    _partition(
-                        name[1],
-                        offsets[name].offset,
-                        bounds.get(name[1]),
-                        verdicts[name],
-                        firsts.get(name),
-                        at_ms,
-                    )
-                    for name in subjects[row.group]
-                ],
+                [partition_lag(row.group, partition) for partition in sorted(offsets[row.group])],
                 at_ms,
             )
             for row in rows
-            if row.group in subjects
+            if row.group in offsets
         ]
 
     def is_silent(self, group: str) -> bool:

@@ -1,1 +1,1 @@
-"""`headrace txn`."""
+"""`headrace txn`: `verbs.py` lists, describes and aborts transactions."""
