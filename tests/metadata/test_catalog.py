@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from headrace.metadata import ALL_BROKERS, Catalog, CatalogError, DeletedTopic, SqliteStore, Topic
-from headrace.metadata.catalog import LOG_DIRS, PRODUCER_ID_BLOCK
+from headrace.metadata.catalog import PRODUCER_ID_BLOCK
+from headrace.metadata.catalog_entries import LOG_DIRS
 from headrace.metadata.store import (
     Delete,
     EntryExistsError,

@@ -6,7 +6,8 @@ finished even when their caller is cancelled (`shielding.py`). `planning.py` app
 to requests for new topics before anything changes, with the names of `topic_names.py`.
 """
 
-from headrace.metadata.catalog import ALL_BROKERS, Catalog, CatalogError, DeletedTopic, Topic
+from headrace.metadata.catalog import Catalog
+from headrace.metadata.catalog_entries import ALL_BROKERS, CatalogError, DeletedTopic, Topic
 from headrace.metadata.sqlite import FILE_NAME, SqliteStore
 from headrace.metadata.store import MetadataStore, StoreError, StoreUnavailableError
 

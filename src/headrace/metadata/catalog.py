@@ -13,34 +13,41 @@ Paths and contents are those that Apache Kafka keeps in ZooKeeper. Every change 
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import replace
 
+from headrace.metadata.catalog_entries import (
+    BROKER_CONFIGS,
+    BROKER_EPOCH,
+    CLUSTER_ID,
+    DELETED_TOPICS,
+    LOG_DIRS,
+    PRODUCER_IDS,
+    TOPIC_CONFIGS,
+    TOPICS,
+    CatalogError,
+    DeletedTopic,
+    Topic,
+    dump_config,
+    dump_deleted,
+    dump_json,
+    dump_topic,
+    parse_config,
+    parse_deleted,
+    parse_json,
+    parse_log_dirs,
+    parse_topic,
+)
 from headrace.metadata.shielding import shielded
 from headrace.metadata.store import (
     BadVersionError,
     Create,
     Delete,
     EntryExistsError,
-    MetadataEntry,
     MetadataStore,
     Op,
     Set,
-    StoreError,
 )
-
-TOPICS = "/brokers/topics"
-TOPIC_CONFIGS = "/config/topics"
-BROKER_CONFIGS = "/config/brokers"
-DELETED_TOPICS = "/admin/delete_topics"
-CLUSTER_ID = "/cluster/id"
-BROKER_EPOCH = "/brokers/epoch"
-LOG_DIRS = "/brokers/log_dirs"
-PRODUCER_IDS = "/latest_producer_id_block"
-# The entry of the settings for all brokers, beside those of single brokers.
-ALL_BROKERS = "<default>"
 
 _FOLDERS = (
     "/admin",
@@ -57,32 +64,6 @@ _FOLDERS = (
 # Producer ids are reserved in blocks; after a crash the rest of a block is never used.
 PRODUCER_ID_BLOCK = 1000
 PRODUCER_ID_MAX = 2**63 - 1
-
-
-class CatalogError(StoreError):
-    """The store contains an entry that is not valid in a catalog."""
-
-
-@dataclass(frozen=True, slots=True)
-class Topic:
-    """One topic: its id is unique forever, its name may be used again after its deletion."""
-
-    name: str
-    id: bytes
-    partitions: int
-    config: Mapping[str, str] = field(default_factory=dict)
-    internal: bool = False
-    version: int = 0
-    config_version: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class DeletedTopic:
-    """A deleted topic whose folders may still exist."""
-
-    name: str
-    id: bytes
-    partitions: int
 
 
 class Catalog:
@@ -129,8 +110,8 @@ class Catalog:
         """Add topics, all or none; durable when it returns."""
         ops: list[Op] = []
         for topic in topics:
-            ops.append(Create(f"{TOPICS}/{topic.name}", _topic_data(topic, leader)))
-            ops.append(Create(f"{TOPIC_CONFIGS}/{topic.name}", _config_data(topic.config)))
+            ops.append(Create(f"{TOPICS}/{topic.name}", dump_topic(topic, leader)))
+            ops.append(Create(f"{TOPIC_CONFIGS}/{topic.name}", dump_config(topic.config)))
         await shielded(self._change(ops, topics))
 
     async def delete_topic(self, name: str) -> DeletedTopic:
@@ -140,7 +121,7 @@ class Catalog:
         ops: list[Op] = [
             Delete(f"{TOPICS}/{name}", topic.version),
             Delete(f"{TOPIC_CONFIGS}/{name}", topic.config_version),
-            Create(f"{DELETED_TOPICS}/{topic.id.hex()}", _deleted_data(gone)),
+            Create(f"{DELETED_TOPICS}/{topic.id.hex()}", dump_deleted(gone)),
         ]
         await shielded(self._change(ops, removed=gone))
         return gone
@@ -156,7 +137,7 @@ class Catalog:
         """Change a topic's number of partitions; durable when it returns."""
         topic = self.topics[name]
         grown = replace(topic, partitions=partitions, version=topic.version + 1)
-        ops = [Set(f"{TOPICS}/{name}", _topic_data(grown, leader), topic.version)]
+        ops = [Set(f"{TOPICS}/{name}", dump_topic(grown, leader), topic.version)]
         await shielded(self._change(ops, [grown]))
         return grown
 
@@ -164,7 +145,7 @@ class Catalog:
         """Replace a topic's settings; durable when it returns."""
         topic = self.topics[name]
         changed = replace(topic, config=dict(config), config_version=topic.config_version + 1)
-        ops = [Set(f"{TOPIC_CONFIGS}/{name}", _config_data(config), topic.config_version)]
+        ops = [Set(f"{TOPIC_CONFIGS}/{name}", dump_config(config), topic.config_version)]
         await shielded(self._change(ops, [changed]))
         return changed
 
@@ -173,7 +154,7 @@ class Catalog:
         await shielded(self._set_broker_config(broker, config))
 
     async def _set_broker_config(self, broker: str, config: Mapping[str, str]) -> None:
-        path, data = f"{BROKER_CONFIGS}/{broker}", _config_data(config)
+        path, data = f"{BROKER_CONFIGS}/{broker}", dump_config(config)
         async with self._lock:
             version = self._broker_config_versions.get(broker)
             op = Create(path, data) if version is None else Set(path, data, version)
@@ -186,7 +167,7 @@ class Catalog:
             await shielded(self._set_log_dirs(str(broker), dict(ids_by_path)))
 
     async def _set_log_dirs(self, broker: str, ids_by_path: dict[str, str]) -> None:
-        path, data = f"{LOG_DIRS}/{broker}", _dump({"version": 1, "log_dirs": ids_by_path})
+        path, data = f"{LOG_DIRS}/{broker}", dump_json({"version": 1, "log_dirs": ids_by_path})
         async with self._lock:
             # Only the broker itself writes its entry.
             known = broker in self.log_dirs
@@ -206,11 +187,13 @@ class Catalog:
         async with self._lock:
             while not self._producer_ids_left:
                 entry = await self._store.read(PRODUCER_IDS)
-                start = 0 if entry is None else int(_json(PRODUCER_IDS, entry)["block_end"]) + 1
+                start = (
+                    0 if entry is None else int(parse_json(PRODUCER_IDS, entry)["block_end"]) + 1
+                )
                 end = start + PRODUCER_ID_BLOCK - 1
                 if end > PRODUCER_ID_MAX:
                     raise CatalogError("all producer ids are used up")
-                data = _dump({"version": 1, "block_start": str(start), "block_end": str(end)})
+                data = dump_json({"version": 1, "block_start": str(start), "block_end": str(end)})
                 op = (
                     Create(PRODUCER_IDS, data)
                     if entry is None
@@ -248,29 +231,29 @@ class Catalog:
     async def _load(self, new_cluster_id: str) -> None:
         cluster = await self._store.read(CLUSTER_ID)
         if cluster is None:
-            await self._found(new_cluster_id)
+            await self._create_cluster(new_cluster_id)
             self.cluster_id, self.broker_epoch = new_cluster_id, 1
             return
-        self.cluster_id = str(_json(CLUSTER_ID, cluster)["id"])
+        self.cluster_id = str(parse_json(CLUSTER_ID, cluster)["id"])
         await self._begin_epoch()
         configs = await self._store.read_children(TOPIC_CONFIGS)
         for name, entry in (await self._store.read_children(TOPICS)).items():
-            self._remember(_topic(name, entry, configs))
+            self._remember(parse_topic(name, entry, configs))
         for name, entry in (await self._store.read_children(BROKER_CONFIGS)).items():
-            self.broker_configs[name] = _config(f"{BROKER_CONFIGS}/{name}", entry)
+            self.broker_configs[name] = parse_config(f"{BROKER_CONFIGS}/{name}", entry)
             self._broker_config_versions[name] = entry.version
         if await self._store.read(LOG_DIRS) is None:
             await self._store.multi([Create(LOG_DIRS)])  # the store is older than log dir ids
         for broker, entry in (await self._store.read_children(LOG_DIRS)).items():
-            self.log_dirs[broker] = _log_dirs(f"{LOG_DIRS}/{broker}", entry)
+            self.log_dirs[broker] = parse_log_dirs(f"{LOG_DIRS}/{broker}", entry)
         for topic_hex, entry in (await self._store.read_children(DELETED_TOPICS)).items():
-            gone = _deleted(topic_hex, entry)
+            gone = parse_deleted(topic_hex, entry)
             self.deleted[gone.id] = gone
 
-    async def _found(self, cluster_id: str) -> None:
+    async def _create_cluster(self, cluster_id: str) -> None:
         """Write the first entries of an empty store, in one change."""
         ops: list[Op] = [Create(path) for path in _FOLDERS]
-        ops.append(Create(CLUSTER_ID, _dump({"version": "1", "id": cluster_id})))
+        ops.append(Create(CLUSTER_ID, dump_json({"version": "1", "id": cluster_id})))
         ops.append(Create(BROKER_EPOCH, b"1"))
         await self._store.multi(ops)
 
@@ -280,73 +263,3 @@ class Catalog:
             raise CatalogError(f"{BROKER_EPOCH} is missing")
         self.broker_epoch = int(entry.data) + 1
         await self._store.multi([Set(BROKER_EPOCH, b"%d" % self.broker_epoch, entry.version)])
-
-
-def _dump(value: Any) -> bytes:
-    return json.dumps(value, separators=(",", ":")).encode()
-
-
-def _json(path: str, entry: MetadataEntry) -> dict[str, Any]:
-    try:
-        value = json.loads(entry.data)
-    except ValueError as error:
-        raise CatalogError(f"{path} is not JSON: {error}") from error
-    if not isinstance(value, dict):
-        raise CatalogError(f"{path} is not a JSON object")
-    return value
-
-
-def _topic_data(topic: Topic, leader: int) -> bytes:
-    partitions = {str(index): [leader] for index in range(topic.partitions)}
-    value = {"version": 3, "topic_id": topic.id.hex(), "partitions": partitions}
-    return _dump(value | {"internal": True} if topic.internal else value)
-
-
-def _topic(name: str, entry: MetadataEntry, configs: Mapping[str, MetadataEntry]) -> Topic:
-    path, config = f"{TOPICS}/{name}", configs.get(name)
-    if config is None:
-        raise CatalogError(f"{TOPIC_CONFIGS}/{name} is missing")
-    value = _json(path, entry)
-    try:
-        return Topic(
-            name,
-            bytes.fromhex(value["topic_id"]),
-            len(value["partitions"]),
-            _config(f"{TOPIC_CONFIGS}/{name}", config),
-            bool(value.get("internal", False)),
-            entry.version,
-            config.version,
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise CatalogError(f"{path} is not a topic: {error!r}") from error
-
-
-def _config_data(config: Mapping[str, str]) -> bytes:
-    return _dump({"version": 1, "config": dict(config)})
-
-
-def _config(path: str, entry: MetadataEntry) -> dict[str, str]:
-    config = _json(path, entry).get("config")
-    if not isinstance(config, dict):
-        raise CatalogError(f"{path} holds no settings")
-    return {str(name): str(value) for name, value in config.items()}
-
-
-def _log_dirs(path: str, entry: MetadataEntry) -> dict[str, str]:
-    ids_by_path = _json(path, entry).get("log_dirs")
-    if not isinstance(ids_by_path, dict):
-        raise CatalogError(f"{path} holds no log dirs")
-    return {str(folder): str(directory_id) for folder, directory_id in ids_by_path.items()}
-
-
-def _deleted_data(topic: DeletedTopic) -> bytes:
-    return _dump({"version": 1, "name": topic.name, "partitions": topic.partitions})
-
-
-def _deleted(topic_hex: str, entry: MetadataEntry) -> DeletedTopic:
-    path = f"{DELETED_TOPICS}/{topic_hex}"
-    value = _json(path, entry)
-    try:
-        return DeletedTopic(value["name"], bytes.fromhex(topic_hex), value["partitions"])
-    except (KeyError, ValueError) as error:
-        raise CatalogError(f"{path} is not a deleted topic: {error!r}") from error

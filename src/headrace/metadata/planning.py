@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from headrace.metadata.catalog import Topic
+from headrace.metadata.catalog_entries import Topic
 from headrace.metadata.topic_names import INTERNAL, check_name, collision_key
 from headrace.protocol.errors import ErrorCode, KafkaError
 
