@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sqlite3
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
+from headrace.metadata.sessions import RENEWALS_PER_TIMEOUT, system_monotonic_ms
 from headrace.metadata.sqlite_tree import Tree
 from headrace.metadata.store import MetadataEntry, Op, StoreUnavailableError, check_path, covers
 from headrace.metadata.watches import StoreWatch
@@ -18,16 +18,9 @@ from headrace.metadata.watches import StoreWatch
 FILE_NAME = "metadata.sqlite"
 # How soon changes of other processes are noticed.
 POLL_MS = 50
-# A session is renewed this many times within its timeout.
-RENEWALS = 3
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-
-def system_monotonic_ms() -> int:
-    """Milliseconds of the monotonic clock, which all processes of this machine share."""
-    return time.monotonic_ns() // 1_000_000
 
 
 class SqliteStore:
@@ -134,9 +127,9 @@ class SqliteStore:
 
     def _start_ticking(self) -> None:
         if self._ticker is None or self._ticker.done():
-            self._ticker = asyncio.get_running_loop().create_task(self._tick_on())
+            self._ticker = asyncio.get_running_loop().create_task(self._run_ticker())
 
-    async def _tick_on(self) -> None:
+    async def _run_ticker(self) -> None:
         loop = asyncio.get_running_loop()
         renewal_at = loop.time()
         while self._sessions or self._watches:
@@ -144,20 +137,20 @@ class SqliteStore:
                 # Requests report a failing disk; here, try again.
                 if self._sessions and loop.time() >= renewal_at:
                     timeout_ms = min(session.timeout_ms for session in self._sessions.values())
-                    renewal_at = loop.time() + timeout_ms / RENEWALS / 1000
-                    await self._look_after_sessions(self._tree.renew_session)
-                await self._notice()
+                    renewal_at = loop.time() + timeout_ms / RENEWALS_PER_TIMEOUT / 1000
+                    await self._drop_expired(self._tree.renew_session)
+                await self._notice_changes()
             await asyncio.sleep(self._poll_ms / 1000)
 
-    async def _look_after_sessions(self, is_alive: Callable[[int], bool]) -> None:
+    async def _drop_expired(self, is_alive: Callable[[int], bool]) -> None:
         for session in list(self._sessions.values()):
             if not await self._call(is_alive, session.id):
                 session.expired = True
                 self._sessions.pop(session.id, None)
 
-    async def _notice(self) -> None:
+    async def _notice_changes(self) -> None:
         await self._call(self._tree.expire_sessions)
-        await self._look_after_sessions(self._tree.session_exists)
+        await self._drop_expired(self._tree.session_exists)
         data_version = await self._call(self._tree.data_version)
         if data_version == self._data_version:
             return

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 from urllib.parse import urlsplit
@@ -13,6 +12,7 @@ from kazoo import exceptions as kazoo
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import KazooState
 
+from headrace.metadata.sessions import RENEWALS_PER_TIMEOUT, system_monotonic_ms
 from headrace.metadata.store import (
     ANY_VERSION,
     ROOT,
@@ -41,8 +41,6 @@ SCHEME = "zookeeper"
 CONNECTION_MS = 10_000
 # How long a call may take before the store counts as away.
 CALL_SECONDS = 10.0
-# A session is renewed this many times within its timeout.
-RENEWALS = 3
 
 _ERRORS: tuple[tuple[type[Exception], type[StoreError]], ...] = (
     (kazoo.NoNodeError, NoEntryError),
@@ -55,11 +53,6 @@ _ERRORS: tuple[tuple[type[Exception], type[StoreError]], ...] = (
 )
 # What the other operations of a failed transaction report: the cause is elsewhere.
 _CONSEQUENCES = (kazoo.RolledBackError, kazoo.RuntimeInconsistency)
-
-
-def system_monotonic_ms() -> int:
-    """Milliseconds of the clock that nobody sets back."""
-    return time.monotonic_ns() // 1_000_000
 
 
 class ZooKeeperStore:
@@ -251,7 +244,7 @@ class ZooKeeperSession:
 
     async def renew_on(self) -> None:
         """Renew the session until it ends."""
-        every_s = self.client.negotiated_ms / RENEWALS / 1000
+        every_s = self.client.negotiated_ms / RENEWALS_PER_TIMEOUT / 1000
         while not self.expired:
             sent_ms = self._monotonic_ms()
             with contextlib.suppress(StoreError):
