@@ -254,7 +254,7 @@ class LogManager:
         log_dir = self._dir_of.pop(log)
         log.close()
         log.moved(target)
-        self.has_renamed(log_dir, target, log)
+        self.on_renamed(log_dir, target, log)
         self.moves.log_deleted(log)
 
     def sync_deletions(self) -> None:
@@ -284,11 +284,11 @@ class LogManager:
         """A unique part for a folder's name."""
         return f"{self._rng.getrandbits(128):032x}"
 
-    def has_moved(self, log: Log, log_dir: LogDir) -> None:
+    def on_moved(self, log: Log, log_dir: LogDir) -> None:
         """A log has moved to another log dir."""
         self._dir_of[log] = log_dir
 
-    def has_renamed(
+    def on_renamed(
         self, log_dir: LogDir, folder: str, log: Log, segments: Sequence[Segment] = ()
     ) -> None:
         """A folder of a log was renamed, and is deleted later."""

@@ -83,7 +83,7 @@ class LogMover:
         """Let a log continue in its new log dir; on OSError it has not moved."""
         with self.placing:
             move.swap()
-            self._manager.has_moved(move.log, move.target)
+            self._manager.on_moved(move.log, move.target)
 
     def _arrived(self, move: LogMove) -> None:
         """Give up the old folder; durable when `finish` has run."""
@@ -127,4 +127,4 @@ class LogMover:
             # The next start finds it, and recognises that it is not the log.
             _log.error("%s is left over: %s", folder, error)
             return
-        manager.has_renamed(log_dir, target, log, move.old_segments)
+        manager.on_renamed(log_dir, target, log, move.old_segments)

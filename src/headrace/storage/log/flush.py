@@ -269,9 +269,8 @@ class Unsynced:
         if log.active.size:
             log.active.seal()  # an empty segment needs no index files
         if self._flush is not None:
-            self._flush.cancel(
-                self._flush.end_offset
-            )  # the checkpoint's snapshot is the better one
+            # The checkpoint's snapshot is the better one.
+            self._flush.cancel(self._flush.end_offset)
         self._listed += 1
         for segment in (*self._sealed, log.active):
             for file in segment.unsynced_index_files():
