@@ -100,7 +100,9 @@ class Folder:
         first_offset = self._transactions.pop(producer_id, None)
         if control is ControlType.ABORT and first_offset is not None:
             assert self._segment is not None
-            self._segment.aborted.append(AbortedTxn(producer_id, first_offset, offset, offset + 1))
+            self._segment.txn_index.append(
+                AbortedTxn(producer_id, first_offset, offset, offset + 1)
+            )
         return offset
 
     def commit(self, producer_id: int) -> int:

@@ -44,7 +44,7 @@ class CleanedSegment:
 
     def add_aborted(self, transaction: AbortedTxn) -> None:
         """Add the index row of an abort marker that stays."""
-        self._segment.aborted.append(transaction)
+        self._segment.txn_index.append(transaction)
 
     def finish(self) -> None:
         """Write what is left, sync every file and close them."""

@@ -64,13 +64,13 @@ class SegmentCopy:
                 file.trim()
                 file.close()
                 segment = self._open()
-                if original.aborted.is_verified and not original.aborted.is_empty:
-                    segment.aborted.reset(
-                        original.aborted.aborted
+                if original.txn_index.is_verified and not original.txn_index.is_empty:
+                    segment.txn_index.reset(
+                        original.txn_index.aborted
                     )  # no checksum file verifies it yet
-                    for index in segment.aborted.unsynced_files():
+                    for index in segment.txn_index.unsynced_files():
                         index.sync()
-                    segment.aborted.close()
+                    segment.txn_index.close()
                 self.segment = segment
         except FileNotFoundError:
             # Retention or compaction has removed it, which shows before the next step.
@@ -90,7 +90,7 @@ class SegmentCopy:
         segment.file = file  # which knows what is not synced
         if original.size:
             segment.seal()  # lists the indexes as written and not synced
-            segment.aborted.reset(original.aborted.aborted)
+            segment.txn_index.reset(original.txn_index.aborted)
         self.segment = segment
         return segment
 

@@ -318,7 +318,7 @@ class Log:
             self._active.remember(header.base_offset, header.next_offset, position)
             if position == 0:
                 self._plan_roll()
-            replay(header, batch, self.producers, self.epochs, self._active.aborted)
+            replay(header, batch, self.producers, self.epochs, self._active.txn_index)
             first_offset = header.base_offset if first_offset < 0 else first_offset
         return AppendInfo(first_offset, self.end_offset - 1, -1, self.start_offset)
 

@@ -78,9 +78,9 @@ def aborted_transactions(log: Log, from_offset: int, upto: int) -> list[tuple[in
     for index, segment in enumerate(segments):
         if index + 1 < len(segments) and segments[index + 1].base_offset <= from_offset:
             continue
-        if not segment.aborted.is_verified:
+        if not segment.txn_index.is_verified:
             check_aborted(log, segment)
-        entries = segment.aborted.aborted
+        entries = segment.txn_index.aborted
         for at in range(bisect_left(entries, from_offset, key=_last_offset), len(entries)):
             entry = entries[at]
             if entry.first_offset < upto:

@@ -27,7 +27,6 @@ class Segment:
         "_hints",
         "_max_timestamp_offset",
         "_unindexed_bytes",
-        "aborted",
         "base_offset",
         "checked",
         "created_ms",
@@ -48,6 +47,7 @@ class Segment:
         "time_entries_max",
         "times",
         "trusted_position",
+        "txn_index",
     )
 
     def __init__(
@@ -57,7 +57,7 @@ class Segment:
         file: File,
         offsets: OffsetIndex,
         times: TimeIndex,
-        aborted: TxnIndex,
+        txn_index: TxnIndex,
         created_ms: int,
     ) -> None:
         self.folder = folder
@@ -65,7 +65,7 @@ class Segment:
         self.file = file
         self.offsets = offsets
         self.times = times
-        self.aborted = aborted
+        self.txn_index = txn_index
         self.created_ms = created_ms
         self.index_interval_bytes = 4096
         self.index_entries_max = self.time_entries_max = 1 << 31
@@ -210,12 +210,12 @@ class Segment:
         self._index_time()
         self.offsets.write()
         self.times.write()
-        self.aborted.write()
+        self.txn_index.write()
 
     def unsynced_index_files(self) -> list[File]:
         """Index files with entries that no sync has covered."""
         files = self.offsets.unsynced_file(), self.times.unsynced_file()
-        return [file for file in files if file is not None] + self.aborted.unsynced_files()
+        return [file for file in files if file is not None] + self.txn_index.unsynced_files()
 
     def learn_times(self, sealed: bool = True) -> None:
         """Read the first and the greatest timestamp of a loaded segment.
@@ -369,7 +369,7 @@ class Segment:
         """
         self.offsets.keep_below_value(position)
         self.times.keep_below_value(next_offset - self.base_offset)
-        self.aborted.keep_below(next_offset)
+        self.txn_index.keep_below(next_offset)
         self._forget_times()
         self.relearn(position)
 
@@ -408,7 +408,7 @@ class Segment:
 
     def files(self) -> list[str]:
         indexes = [self.offsets.path, self.times.path]
-        return [self.file.path, *indexes, self.aborted.path, self.aborted.checksum_path]
+        return [self.file.path, *indexes, self.txn_index.path, self.txn_index.checksum_path]
 
     def rename(self, fs: FileSystem, suffix: str) -> None:
         """Add a suffix to the names of all files; readers keep reading the same bytes."""
@@ -423,12 +423,12 @@ class Segment:
         self.file.hold()
         self.offsets.hold()
         self.times.hold()
-        self.aborted.hold()
+        self.txn_index.hold()
 
     def renamed(self, suffix: str) -> None:
         """Follow a rename of the files."""
         self.file.path += suffix
-        for index in (self.offsets, self.times, self.aborted):
+        for index in (self.offsets, self.times, self.txn_index):
             index.renamed(index.path + suffix)
 
     def copy_state_of(self, original: Segment) -> None:
@@ -445,7 +445,7 @@ class Segment:
         """Follow a rename of the folder."""
         self.folder = folder
         self.file.path = os.path.join(folder, os.path.basename(self.file.path))
-        for index in (self.offsets, self.times, self.aborted):
+        for index in (self.offsets, self.times, self.txn_index):
             index.renamed(os.path.join(folder, os.path.basename(index.path)))
 
     def remove(self, fs: FileSystem) -> None:
@@ -459,4 +459,4 @@ class Segment:
         self.file.close()
         self.offsets.close()
         self.times.close()
-        self.aborted.close()
+        self.txn_index.close()

@@ -200,7 +200,7 @@ class CrashCheck:
             _log.warning("%s is checked from its start: %s", segment.file.path, error)
         segment.index_damaged = False
         segment.reset_indexes()
-        segment.aborted.keep_below(self._check_from)
+        segment.txn_index.keep_below(self._check_from)
         return 0, segment.base_offset
 
     def _recovery_position(self, segment: Segment) -> tuple[int, int]:

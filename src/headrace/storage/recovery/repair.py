@@ -41,7 +41,7 @@ def rebuild_indexes(segment: Segment, end_offset: int) -> None:
             segment.file,
             OffsetIndex(fs, segment.offsets.path + _REBUILT),
             TimeIndex(fs, segment.times.path + _REBUILT),
-            segment.aborted,
+            segment.txn_index,
             segment.created_ms,
         )
         fresh.index_interval_bytes = segment.index_interval_bytes
@@ -67,16 +67,16 @@ def check_aborted(log: Log, segment: Segment) -> None:
     records.
     """
     try:
-        entries = segment.aborted.aborted  # reading them may find a checksum that verifies them
-        if segment.aborted.is_verified or all(_is_truthful(log, segment, e) for e in entries):
-            segment.aborted.is_verified = True
+        entries = segment.txn_index.aborted  # reading them may find a checksum that verifies them
+        if segment.txn_index.is_verified or all(_is_truthful(log, segment, e) for e in entries):
+            segment.txn_index.is_verified = True
             return
     except (CorruptIndex, BadBatch) as error:
-        _log.warning("%s: %s", segment.aborted.path, error)
-    _log.warning("%s is rebuilt from its log", segment.aborted.path)
-    segment.aborted.reset(_find_aborted(log, segment))
+        _log.warning("%s: %s", segment.txn_index.path, error)
+    _log.warning("%s is rebuilt from its log", segment.txn_index.path)
+    segment.txn_index.reset(_find_aborted(log, segment))
     # Durable at once: if the recovery point is above it, no start checks it again.
-    for file in segment.aborted.unsynced_files():
+    for file in segment.txn_index.unsynced_files():
         file.sync()
     log.fs.sync_dir(segment.folder)
 
@@ -127,7 +127,7 @@ def _find_aborted(log: Log, segment: Segment) -> list[AbortedTxn]:
     except (BadBatch, InvalidBatch) as error:
         raise KafkaError(
             ErrorCode.CORRUPT_MESSAGE,
-            f"{segment.aborted.path} is damaged and cannot be rebuilt: {error}",
+            f"{segment.txn_index.path} is damaged and cannot be rebuilt: {error}",
         ) from error
     return collected.aborted
 

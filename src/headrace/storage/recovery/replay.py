@@ -124,7 +124,7 @@ def replay_from(
         if index + 1 < len(segments) and segments[index + 1].base_offset <= offset:
             continue
         try:
-            replay_segment(segment, offset, producers, epochs, segment.aborted)
+            replay_segment(segment, offset, producers, epochs, segment.txn_index)
         except (BadBatch, InvalidBatch) as error:
             _log.error("%s: producer state is incomplete: %s", segment.file.path, error)
 
