@@ -54,7 +54,7 @@ def shard_of(asker: Asker, group: str = GROUP) -> GroupShard:
 def stored_batches(shard: GroupShard) -> list[list[tuple[bytes | None, bytes | None]]]:
     """Keys and values of every batch of a shard's log."""
     log = shard.partition.log
-    piece = log.read(0, 1 << 30, upto=log.end_offset)
+    piece = log.read(0, 1 << 30, limit=log.end_offset)
     if piece is None:
         return []
     data = bytes(piece.read())

@@ -82,7 +82,7 @@ def read_all(log: Log) -> list[tuple[int, Value]]:
     rows: list[tuple[int, Value]] = []
     offset = log.start_offset
     while offset < log.end_offset:
-        piece = log.read(offset, 100_000, upto=log.end_offset)
+        piece = log.read(offset, 100_000, limit=log.end_offset)
         if piece is None:
             break
         data = memoryview(piece.read())

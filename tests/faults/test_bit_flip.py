@@ -87,7 +87,7 @@ def read_by_batch(log: Log) -> tuple[Rows, int]:
     corrupt = 0
     for offset in range(log.start_offset, log.end_offset):
         try:
-            piece = log.read(offset, 1, upto=log.end_offset)
+            piece = log.read(offset, 1, limit=log.end_offset)
         except KafkaError as error:
             corrupt += is_corrupt(error)
             continue

@@ -122,7 +122,7 @@ def read_all(log: Log, offset: int | None = None, upto: int | None = None) -> li
     limit = log.end_offset if upto is None else upto
     records: list[Record] = []
     while at < limit:
-        piece = log.read(at, 1 << 20, upto=limit)
+        piece = log.read(at, 1 << 20, limit=limit)
         if piece is None:
             break
         data = bytes(piece.read())

@@ -119,7 +119,7 @@ def test_we_read_what_kafka_wrote(tmp_path: Path) -> None:
     assert [record.value for record in records] == [line.encode() for line in lines]
     assert len(log.producers) == 1
     for record in (records[0], records[250], records[599]):
-        piece = log.read(record.offset, 1, upto=log.end_offset)
+        piece = log.read(record.offset, 1, limit=log.end_offset)
         assert piece is not None
         header = read_header(piece.read())
         assert header.base_offset <= record.offset <= header.last_offset

@@ -341,7 +341,7 @@ class Shard(ABC, Generic[ChangeT]):
         while offset < partition_log.end_offset:
             try:
                 piece = partition_log.read(
-                    offset, self.load_bytes, upto=partition_log.end_offset, wait=False
+                    offset, self.load_bytes, limit=partition_log.end_offset, wait=False
                 )
             except ColdRead as cold:
                 await self.node.run_read(cold.warm)

@@ -109,7 +109,7 @@ def read_all(log: Log) -> list[Record]:
     records: list[Record] = []
     offset = log.start_offset
     while offset < log.end_offset:
-        piece = log.read(offset, 4096, upto=log.end_offset)
+        piece = log.read(offset, 4096, limit=log.end_offset)
         if piece is None:
             break
         data = memoryview(piece.read())

@@ -470,7 +470,7 @@ def test_truncation_ends_a_move(manager: LogManager) -> None:
 
 def test_readers_go_on_with_what_they_hold_of_the_old_files(manager: LogManager) -> None:
     log = new_log(manager)
-    piece = log.read(3, 200, upto=60)
+    piece = log.read(3, 200, limit=60)
     assert piece is not None
     before = bytes(piece.read())
     move_log(manager, log)

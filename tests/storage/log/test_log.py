@@ -31,7 +31,7 @@ def test_batches_get_consecutive_offsets_and_the_leader_epoch(tmp_path: Path) ->
     info = log.append(batch([b"c"]), leader_epoch=3, now_ms=NOW_MS)
     assert (info.base_offset, info.last_offset, info.append_time_ms) == (2, 2, -1)
     assert values(log) == [(0, b"a"), (1, b"b"), (2, b"c")]
-    piece = log.read(2, 100, upto=3)
+    piece = log.read(2, 100, limit=3)
     assert piece is not None
     assert read_header(piece.read()).leader_epoch == 3
     assert log.epochs.rows() == [(0, 0), (3, 2)]
@@ -41,10 +41,10 @@ def test_offset_inside_a_batch_returns_the_whole_batch(tmp_path: Path) -> None:
     log = open_test_log(OsFileSystem(), str(tmp_path))
     append(log, b"a")
     append(log, b"b", b"c", b"d")
-    piece = log.read(2, 1, upto=log.end_offset)
+    piece = log.read(2, 1, limit=log.end_offset)
     assert piece is not None
     assert read_header(piece.read()).base_offset == 1
-    assert log.read(2, 1, upto=log.end_offset, min_one=False) is None
+    assert log.read(2, 1, limit=log.end_offset, min_one=False) is None
 
 
 def test_reads_end_on_a_batch_within_the_limit(tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ def test_reads_end_on_a_batch_within_the_limit(tmp_path: Path) -> None:
     for _ in range(10):
         append(log, b"x" * 100)
     size = log.size_bytes // 10
-    piece = log.read(0, 3 * size + 5, upto=log.end_offset)
+    piece = log.read(0, 3 * size + 5, limit=log.end_offset)
     assert piece is not None
     assert len(piece) == 3 * size
 
@@ -64,7 +64,7 @@ def test_reads_stop_below_the_limit_given(tmp_path: Path) -> None:
     append(log, b"d")
     size = log.size_bytes
     for upto, offsets in ((0, []), (1, [0]), (2, [0]), (3, [0, 1, 2]), (4, [0, 1, 2, 3])):
-        piece = log.read(0, size, upto=upto)
+        piece = log.read(0, size, limit=upto)
         found = [] if piece is None else [r.offset for r in read_all(log, 0, upto)]
         assert found == offsets
 
@@ -77,9 +77,9 @@ def test_offsets_outside_the_log_are_out_of_range(tmp_path: Path) -> None:
     log.delete_records(1)
     for offset in (0, 3):
         with pytest.raises(KafkaError) as caught:
-            log.read(offset, 100, upto=log.end_offset)
+            log.read(offset, 100, limit=log.end_offset)
         assert caught.value.code == ErrorCode.OFFSET_OUT_OF_RANGE
-    assert log.read(2, 100, upto=2) is None
+    assert log.read(2, 100, limit=2) is None
 
 
 def test_every_offset_is_found_in_every_segment(tmp_path: Path) -> None:
@@ -91,14 +91,14 @@ def test_every_offset_is_found_in_every_segment(tmp_path: Path) -> None:
     everything = values(log)
     for wait in (True, False):
         for offset, _ in everything:
-            piece = log.read(offset, 1, upto=log.end_offset, wait=wait)
+            piece = log.read(offset, 1, limit=log.end_offset, wait=wait)
             assert piece is not None
             header = read_header(piece.read())
             assert header.base_offset <= offset <= header.last_offset
     reopened = open_test_log(OsFileSystem(), str(tmp_path), config=config)
     assert values(reopened) == everything
     for offset, _ in everything:
-        piece = reopened.read(offset, 1, upto=log.end_offset, wait=False)
+        piece = reopened.read(offset, 1, limit=log.end_offset, wait=False)
         assert piece is not None
         header = read_header(piece.read())
         assert header.base_offset <= offset <= header.last_offset
@@ -123,7 +123,7 @@ def test_replicas_keep_offsets_and_epochs(tmp_path: Path) -> None:
     assert (info.base_offset, info.last_offset, log.end_offset) == (10, 21, 22)
     assert log.epochs.rows() == [(2, 10), (4, 20)]
     assert values(log) == [(10, b"a"), (20, b"b"), (21, b"c")]
-    piece = log.read(15, 1, upto=22)  # a gap: the next batch answers
+    piece = log.read(15, 1, limit=22)  # a gap: the next batch answers
     assert piece is not None
     assert read_header(piece.read()).base_offset == 20
     with pytest.raises(KafkaError):
@@ -197,14 +197,14 @@ def test_deleted_records_stay_deleted_however_much_is_appended() -> None:
     log.delete_records(-1)
     append(log, b"w")
     with pytest.raises(KafkaError) as caught:
-        log.read(RECENT_BATCHES_MAX - 1, 1000, upto=log.end_offset)
+        log.read(RECENT_BATCHES_MAX - 1, 1000, limit=log.end_offset)
     assert caught.value.code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 def test_piece_of_a_file_that_was_cut_is_an_error(tmp_path: Path) -> None:
     log = open_test_log(OsFileSystem(), str(tmp_path))
     append(log, b"a")
-    piece = log.read(0, 1000, upto=1)
+    piece = log.read(0, 1000, limit=1)
     assert piece is not None
     os.truncate(piece.file.path, len(piece) - 1)
     with pytest.raises(OSError, match="was truncated"):

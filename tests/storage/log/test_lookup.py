@@ -127,7 +127,7 @@ def test_aborted_transactions_of_a_piece_are_those_that_it_may_hold(
     everything = log.aborted_transactions(0, log.end_offset)
     assert len(everything) == 1000
     for offset in range(0, log.end_offset, 41):
-        piece = log.read(offset, max_bytes, upto=log.end_offset)
+        piece = log.read(offset, max_bytes, limit=log.end_offset)
         assert piece is not None
         headers = [header for _, header in iter_headers(bytes(piece.read()))]
         last_offset = headers[-1].last_offset
@@ -154,7 +154,7 @@ def test_index_that_lies_does_not_hide_an_aborted_transaction(tmp_path: Path) ->
             OsFileSystem(), str(tmp_path), config=config, clean=True, recovery_point=point
         )
         for offset in (0, 100, 300):
-            piece = log.read(offset, 700, upto=log.end_offset)
+            piece = log.read(offset, 700, limit=log.end_offset)
             assert piece is not None
             headers = [header for _, header in iter_headers(bytes(piece.read()))]
             told = log.aborted_transactions(offset, log.offset_behind(piece))

@@ -105,7 +105,7 @@ class LogMachine(RuleBasedStateMachine):
     @rule(offset=st.floats(0, 1), max_bytes=st.integers(0, 800))
     def read(self, offset: float, max_bytes: int) -> None:
         at = self.start + int((self.end - self.start) * offset)
-        piece = self.log.read(at, max_bytes, upto=self.end, wait=False)
+        piece = self.log.read(at, max_bytes, limit=self.end, wait=False)
         assert (piece is None) == (at == self.end)
         found = [(record.offset, record.value) for record in read_all(self.log, at)]
         assert found == [(o, self.records[o]) for o in range(at, self.end)]

@@ -73,7 +73,7 @@ def offsets(log: Log) -> list[int]:
 
 def test_readers_see_the_new_segments_and_finish_with_the_old(tmp_path: Path) -> None:
     log = fill(OsFileSystem(), str(tmp_path))
-    piece = log.read(2, 1 << 20, upto=9)
+    piece = log.read(2, 1 << 20, limit=9)
     assert piece is not None
     data = piece.read()
     clean(log, [0, 2, 4], {1, 5})
@@ -167,7 +167,7 @@ def test_crash_at_every_operation_leaves_all_old_or_all_new(
                 assert found == after
             seen.add(tuple(found))
             for offset in found:
-                piece = recovered.read(offset, 1, upto=9)
+                piece = recovered.read(offset, 1, limit=9)
                 assert piece is not None
             leftovers = [n for n in disk.list(FOLDER) if n.endswith((".swap", ".cleaned"))]
             assert leftovers == []

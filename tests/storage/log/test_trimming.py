@@ -106,7 +106,7 @@ def test_deleted_records_are_gone_at_once_and_their_segments_later(tmp_path: Pat
     assert log.delete_records(5) == 5
     assert log.delete_records(3) == 5
     with pytest.raises(KafkaError) as caught:
-        log.read(4, 1000, upto=log.end_offset)
+        log.read(4, 1000, limit=log.end_offset)
     assert caught.value.code == ErrorCode.OFFSET_OUT_OF_RANGE
     assert bases(log) == [0, 2, 4, 6]
     assert retention.apply(log, NOW_MS) == 2
@@ -120,7 +120,7 @@ def test_deleted_records_are_gone_at_once_and_their_segments_later(tmp_path: Pat
 
 def test_readers_finish_with_a_deleted_segment(tmp_path: Path) -> None:
     log = fill(tmp_path, 4, LogConfig(segment_bytes=2 * SIZE, retention_ms=-1))
-    piece = log.read(0, 1 << 20, upto=log.end_offset)
+    piece = log.read(0, 1 << 20, limit=log.end_offset)
     assert piece is not None
     data = piece.read()
     delete_oldest(log, 2, NOW_MS)

@@ -119,7 +119,7 @@ def test_recovery_reads_only_from_the_recovery_point_on(tmp_path: Path) -> None:
     assert recovered.end_offset == log.end_offset
     assert values(recovered, 1) == everything[1:]
     with pytest.raises(KafkaError) as caught:
-        recovered.read(0, 1000, upto=recovered.end_offset)
+        recovered.read(0, 1000, limit=recovered.end_offset)
     assert caught.value.code == ErrorCode.CORRUPT_MESSAGE
 
 
@@ -150,7 +150,7 @@ def test_damage_below_the_recovery_point_is_reported_never_cut(
     assert recovered.end_offset == point
     assert append(recovered, b"next") == point
     with pytest.raises(KafkaError) as caught:
-        recovered.read(header.base_offset, 1000, upto=recovered.end_offset)
+        recovered.read(header.base_offset, 1000, limit=recovered.end_offset)
     assert caught.value.code == ErrorCode.CORRUPT_MESSAGE
     readable = read_all(recovered, 0, header.base_offset - 3)
     assert [(r.offset, r.value) for r in readable] == everything[: len(readable)]
@@ -171,7 +171,7 @@ def test_every_flipped_bit_of_a_batch_is_found_when_it_is_read(tmp_path: Path) -
             path.write_bytes(data)
             damaged = reopen(tmp_path / "original", clean=True, recovery_point=point)
             with pytest.raises(KafkaError) as caught:
-                damaged.read(header.base_offset, 1 << 20, upto=point)
+                damaged.read(header.base_offset, 1 << 20, limit=point)
             assert caught.value.code == ErrorCode.CORRUPT_MESSAGE
             for offset in good:
                 _right_or_corrupt(damaged, offset, point, good)

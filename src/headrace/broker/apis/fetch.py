@@ -145,7 +145,7 @@ class Fetching:
         if offset == limit or (records.start_offset <= limit < offset <= records.end_offset):
             return 0  # at the end, or ahead of what is durable: nothing to read yet
         piece = records.read(
-            offset, min(wanted.max_bytes, room), upto=limit, min_one=first, wait=wait
+            offset, min(wanted.max_bytes, room), limit=limit, min_one=first, wait=wait
         )
         if piece is None:
             return 0

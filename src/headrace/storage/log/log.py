@@ -378,9 +378,9 @@ class Log:
         self._roll_after = began_ms + self._config.roll_ms - segment.roll_jitter_ms
 
     def read(
-        self, offset: int, max_bytes: int, *, upto: int, min_one: bool = True, wait: bool = True
+        self, offset: int, max_bytes: int, *, limit: int, min_one: bool = True, wait: bool = True
     ) -> Slice | None:
-        """Whole batches from the one that holds offset, ending at or below upto; None without any.
+        """Whole batches from the one that holds offset, ending at or below limit; None without any.
 
         With min_one at least one batch, whatever max_bytes says. Raises KafkaError
         OFFSET_OUT_OF_RANGE or CORRUPT_MESSAGE, and ColdRead if wait is off and the data is not
@@ -388,8 +388,8 @@ class Log:
         """
         segment = self._active
         if offset < segment.recent_from:
-            return read_older(self, offset, max_bytes, upto, min_one, wait)
-        if offset >= upto or offset >= self.end_offset:
+            return read_older(self, offset, max_bytes, limit, min_one, wait)
+        if offset >= limit or offset >= self.end_offset:
             if offset > self.end_offset:
                 lookup.refuse_offset(self, offset)
             return None
@@ -397,10 +397,10 @@ class Log:
         positions = segment.recent_positions
         first = bisect_right(nexts, offset)
         start = positions[first]
-        if upto >= self.end_offset:
+        if limit >= self.end_offset:
             end = segment.file.size
         else:
-            after = bisect_right(nexts, upto)
+            after = bisect_right(nexts, limit)
             if after <= first:
                 return None
             end = positions[after] if after < len(positions) else segment.file.size
@@ -415,9 +415,9 @@ class Log:
                 end = positions[first + 1]
         return Slice(segment.file, start, end - start)
 
-    def aborted_transactions(self, from_offset: int, upto: int) -> list[tuple[int, int]]:
+    def aborted_transactions(self, from_offset: int, limit: int) -> list[tuple[int, int]]:
         """(producer id, first offset) of aborted transactions with records in a range."""
-        return lookup.aborted_transactions(self, from_offset, upto)
+        return lookup.aborted_transactions(self, from_offset, limit)
 
     def offset_behind(self, piece: Slice) -> int:
         """An offset just above all batches of a piece that `read` returned."""

@@ -71,7 +71,7 @@ def max_timestamp_offset(log: Log) -> TimestampOffset | None:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{log.dir}: {error}") from error
 
 
-def aborted_transactions(log: Log, from_offset: int, upto: int) -> list[tuple[int, int]]:
+def aborted_transactions(log: Log, from_offset: int, limit: int) -> list[tuple[int, int]]:
     """(producer id, first offset) of the aborted transactions that overlap a range."""
     found: list[tuple[int, int]] = []
     segments = list(log.segments)
@@ -83,9 +83,9 @@ def aborted_transactions(log: Log, from_offset: int, upto: int) -> list[tuple[in
         entries = segment.txn_index.aborted
         for at in range(bisect_left(entries, from_offset, key=_last_offset), len(entries)):
             entry = entries[at]
-            if entry.first_offset < upto:
+            if entry.first_offset < limit:
                 found.append((entry.producer_id, entry.first_offset))
-            if entry.last_stable_offset >= upto:
+            if entry.last_stable_offset >= limit:
                 return found
     return found
 

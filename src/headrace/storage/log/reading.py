@@ -61,7 +61,7 @@ class ColdRead(Exception):
 
 
 def read_older(
-    log: Log, offset: int, max_bytes: int, upto: int, min_one: bool, wait: bool
+    log: Log, offset: int, max_bytes: int, limit: int, min_one: bool, wait: bool
 ) -> Slice | None:
     """As `Log.read`, for batches that are not among the newest."""
     if not log.start_offset <= offset <= log.end_offset:
@@ -71,13 +71,13 @@ def read_older(
     segments = log.segments
     at = max(0, bisect_right(segments, offset, key=_base_offset) - 1)
     for index in range(at, len(segments)):
-        if offset >= upto:
+        if offset >= limit:
             return None
         segment = segments[index]
         sealed = index + 1 < len(segments)
         end_offset = segments[index + 1].base_offset if sealed else log.end_offset
         request = ReadRequest(
-            segment, sealed, end_offset, log.epochs, offset, max_bytes, upto, min_one
+            segment, sealed, end_offset, log.epochs, offset, max_bytes, limit, min_one
         )
         piece = request.run(wait)
         if piece is not None:
