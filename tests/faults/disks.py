@@ -72,8 +72,8 @@ def make_durable(log: Log) -> None:
     if flush is not None:
         flush.run()
         log.complete_flush(flush)
-    if log.offline is not None:
-        raise log.offline
+    if log.offline_error is not None:
+        raise log.offline_error
     log.high_watermark = log.synced_offset
 
 

@@ -179,8 +179,8 @@ def test_failed_folder_goes_offline_alone(tmp_path: Path) -> None:
         append(log, b"v")
     fs.fail("sync", path_has="/1/", times=99)
     logs.checkpoint()
-    assert first.offline is not None
-    assert logs.dirs[0].offline is not None
+    assert first.offline_error is not None
+    assert logs.dirs[0].offline_error is not None
     with pytest.raises(KafkaError, match="offline"):
         append(first, b"w")
     append(second, b"w")
@@ -194,7 +194,7 @@ def test_failing_a_partition_takes_its_folder_offline(tmp_path: Path) -> None:
     logs = manager(tmp_path / "1")
     log, other = logs.create("t", 0, TOPIC_ID), logs.create("t", 1, TOPIC_ID)
     assert logs.fail_dir_of(log.dir, OSError(5, "gone")) == str(tmp_path / "1")
-    assert other.offline is not None
+    assert other.offline_error is not None
     with pytest.raises(LogDirError, match="offline"):
         logs.create("t", 2, TOPIC_ID)
 
@@ -203,7 +203,7 @@ def test_unusable_folder_does_not_stop_the_others(tmp_path: Path) -> None:
     fs = FaultyFileSystem()
     fs.fail("mkdir", path_has="/1")
     logs = manager(tmp_path / "1", tmp_path / "2", fs=fs)
-    assert logs.dirs[0].offline is not None
+    assert logs.dirs[0].offline_error is not None
     logs.create("t", 0, TOPIC_ID)
     fs = FaultyFileSystem()
     fs.fail("mkdir", times=9)
@@ -383,7 +383,7 @@ def test_checkpoint_on_a_full_disk_is_put_off(operation: str, path_has: str, err
     durable(log, b"a")
     fs.fail(operation, error=error, path_has=path_has)
     logs.checkpoint()
-    assert log.offline is None
+    assert log.offline_error is None
     logs.checkpoint()
     assert log.recovery_point == 1
     assert fs.read("/data/recovery-point-offset-checkpoint") == b"0\n1\nt 0 1\n"
@@ -398,7 +398,7 @@ def test_retention_on_a_full_disk_is_put_off() -> None:
     logs.checkpoint()
     fs.fail("rename", nth=2, error=errno.ENOSPC, path_has=".log")
     logs.run_retention(NOW_MS + 5000)
-    assert log.offline is None
+    assert log.offline_error is None
     assert log.start_offset == 1
     assert values(log) == [(1, b"b"), (2, b"c")]
     logs.run_retention(NOW_MS + 5000)
@@ -422,7 +422,7 @@ def test_sync_that_fails_on_a_full_disk_is_no_passing_trouble() -> None:
     append(log, b"a")
     fs.fail("sync", error=errno.ENOSPC)
     logs.checkpoint()
-    assert log.offline is not None
+    assert log.offline_error is not None
 
 
 def test_recovery_point_that_could_not_be_written_is_not_believed(tmp_path: Path) -> None:
@@ -432,7 +432,7 @@ def test_recovery_point_that_could_not_be_written_is_not_believed(tmp_path: Path
     durable(log, b"a")
     fs.fail("write", error=errno.ENOSPC, path_has="recovery-point")
     logs.checkpoint()
-    assert (log.recovery_point, log.offline) == (0, None)
+    assert (log.recovery_point, log.offline_error) == (0, None)
     logs.checkpoint()
     assert log.recovery_point == 1
 

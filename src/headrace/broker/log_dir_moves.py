@@ -47,7 +47,9 @@ class LogDirMover:
         moves = [
             self._moves.begin(records, log_dir)
             for records, log_dir in found
-            if records is not None and log_dir.offline is None and records.offline is None
+            if records is not None
+            and log_dir.offline_error is None
+            and records.offline_error is None
         ]
         if moves:
             self._node.spawn(self._resume(moves))
@@ -93,7 +95,7 @@ class LogDirMover:
         target = next((each for each in node.logs.dirs if each.path == path), None)
         if target is None:
             raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is not one of log.dirs")
-        if target.offline is not None:
+        if target.offline_error is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} is offline")
         partition = node.partitions.find(*place)
         if partition.error:
@@ -204,7 +206,7 @@ class LogDirMover:
     async def _confirm(self, move: LogMove) -> None:
         """Wait for a sync of the log in its new folder; a full disk may delay it."""
         node, records = self._node, move.log
-        while not (move.has_arrived or records.deleted or records.offline):
+        while not (move.has_arrived or records.deleted or records.offline_error):
             synced: asyncio.Future[OSError | None] = node.loop.create_future()
             node.syncer.request(records, synced.set_result)
             error = await synced
@@ -224,7 +226,7 @@ class LogDirMover:
 def check_online(records: Log, *dirs: LogDir) -> None:
     """Raise OSError if one of the disks has failed."""
     for log_dir in dirs:
-        if log_dir.offline is not None:
+        if log_dir.offline_error is not None:
             raise OSError(errno.EIO, "the log dir is offline", log_dir.path)
-    if records.offline is not None:
-        raise records.offline
+    if records.offline_error is not None:
+        raise records.offline_error

@@ -101,7 +101,7 @@ class Node:
         failed = self.logs.fail_dir_of(partition_dir, error)
         log.error("log dir %s is offline: %s; its partitions are not served", failed, error)
         for partition in self.partitions:
-            if partition.log.offline:
+            if partition.log.offline_error:
                 partition.wake()
         # In the next turn of the loop: the failed write may be a coordinator's, which continues
         # with its groups when this returns.

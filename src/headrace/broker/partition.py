@@ -94,7 +94,7 @@ class Partition:
         """Why this partition cannot be used now, or NONE."""
         if self.deleted:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if self.log.offline:
+        if self.log.offline_error:
             return ErrorCode.KAFKA_STORAGE_ERROR
         return ErrorCode.NONE
 

@@ -70,7 +70,7 @@ class TopicService:
     @property
     def _some_dir_is_missing(self) -> bool:
         logs = self._node.logs
-        return bool(logs.lost) or any(log_dir.offline for log_dir in logs.dirs)
+        return bool(logs.lost) or any(log_dir.offline_error for log_dir in logs.dirs)
 
     def _load_logs(self) -> None:
         """Open the folders of topics, and create those that a crash prevented."""

@@ -33,7 +33,7 @@ class CheckpointFiles:
     def save_dir(self, log_dir: LogDir) -> None:
         """Replace the checkpoint files of a log dir by the present state. Raises OSError."""
         with self._lock:
-            if log_dir.offline is None:
+            if log_dir.offline_error is None:
                 log_dir.checkpoints.write(self._offsets({})[log_dir])
 
     def save_truncation(self, log: Log) -> None:
@@ -79,7 +79,7 @@ class CheckpointFiles:
                 checkpoints.HIGH_WATERMARK: {},
             }
             for log_dir in manager.dirs
-            if log_dir.offline is None
+            if log_dir.offline_error is None
         }
         with manager.moves.placing:
             placed = manager.moves.places()

@@ -37,7 +37,7 @@ class CheckpointRound:
         """Begin the checkpoints of some logs; returns whether there is something to run."""
         manager = self._manager
         for log in logs:
-            if log.offline is not None or log.deleted:
+            if log.offline_error is not None or log.deleted:
                 continue
             try:
                 if (checkpoint := log.begin_checkpoint()) is not None:

@@ -125,7 +125,7 @@ class LogManager:
         """
         self._deleted += [DeletedFolder(self._now(), path) for path in self.moves.settle()]
         for log_dir in self.dirs:
-            if log_dir.offline is not None:
+            if log_dir.offline_error is not None:
                 continue
             try:
                 log_dir.format()
@@ -139,8 +139,8 @@ class LogManager:
         self._require_some_dir()
 
     def _require_some_dir(self) -> None:
-        if all(log_dir.offline for log_dir in self.dirs):
-            reasons = "; ".join(f"{each.path}: {each.offline}" for each in self.dirs)
+        if all(log_dir.offline_error for log_dir in self.dirs):
+            reasons = "; ".join(f"{each.path}: {each.offline_error}" for each in self.dirs)
             raise LogDirError(f"no log dir can be used: {reasons}")
 
     def _load_dir(self, log_dir: LogDir, config_for: Callable[[str], LogConfig]) -> None:
@@ -188,7 +188,7 @@ class LogManager:
 
         Raises OSError when the disk fails or no folder is online.
         """
-        online = [log_dir for log_dir in self.dirs if log_dir.offline is None]
+        online = [log_dir for log_dir in self.dirs if log_dir.offline_error is None]
         if not online:
             raise LogDirError("all log dirs are offline")
         if (topic, partition) in self._logs:
@@ -233,7 +233,7 @@ class LogManager:
     def forget_deleted(self, places: Collection[tuple[str, int]]) -> None:
         """Spare `create` a wait for the disk if such logs were deleted before; on any thread."""
         for log_dir in self.dirs:
-            if log_dir.offline is None:
+            if log_dir.offline_error is None:
                 self.checkpoint_files.forget(places, log_dir)
 
     def delete(self, topic: str, partition: int) -> None:
@@ -278,7 +278,7 @@ class LogManager:
     @property
     def all_here(self) -> bool:
         """Whether no log dir is missing or offline."""
-        return not self.lost and all(log_dir.offline is None for log_dir in self.dirs)
+        return not self.lost and all(log_dir.offline_error is None for log_dir in self.dirs)
 
     def unique(self) -> str:
         """A unique part for a folder's name."""
@@ -311,7 +311,7 @@ class LogManager:
         """
         count = 0
         for log in list(self) if logs is None else logs:
-            if log.offline is not None or log.deleted:
+            if log.offline_error is not None or log.deleted:
                 continue
             try:
                 count += retention.apply(log, now_ms)
@@ -347,11 +347,11 @@ class LogManager:
             log.close()
         for log_dir in self.dirs:
             saved = all(
-                log.offline is None and log.recovery_point == log.end_offset
+                log.offline_error is None and log.recovery_point == log.end_offset
                 for log in self
                 if self._dir_of[log] is log_dir
             )
-            if log_dir.offline is None and saved and log_dir not in checkpoint.unsaved:
+            if log_dir.offline_error is None and saved and log_dir not in checkpoint.unsaved:
                 try:
                     log_dir.mark_clean_shutdown()
                 except OSError as error:
@@ -373,4 +373,4 @@ class LogManager:
         log_dir.fail(error)
         for log, its_dir in self._dir_of.items():
             if its_dir is log_dir:
-                log.offline = log.offline or error
+                log.offline_error = log.offline_error or error

@@ -339,7 +339,7 @@ def test_full_disk_ends_a_move_and_nothing_else(disks: Disks) -> None:
         await until_moved(asker)
         files.heal()
         assert (await described(asker))["t", 0, False][0] == "one"
-        assert not asker.node.logs.dirs[1].offline
+        assert not asker.node.logs.dirs[1].offline_error
         files.fail("mkdir", error=errno.ENOSPC, path_has=names.FUTURE_FOLDER)
         assert await alter(asker, disks.other, ("t", 0)) == [ErrorCode.KAFKA_STORAGE_ERROR]
         assert await alter(asker, disks.other, ("t", 0)) == [ErrorCode.NONE]

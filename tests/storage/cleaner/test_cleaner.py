@@ -319,7 +319,7 @@ def test_a_topic_deleted_before_its_swap_takes_nothing_with_it(
     cleaner = Cleaner(bench.manager, at_once, deleting)
     asyncio.run(cleaner.clean_next(START_MS))
     assert log.deleted
-    assert other.offline is None
+    assert other.offline_error is None
     if recreate:
         assert state(bench.log()) == {"new": "value"}
         assert leftovers(bench.log().dir) == []

@@ -71,7 +71,7 @@ def mount(away: Path, path: Path) -> None:
 
 
 def offline(logs: LogManager) -> list[str]:
-    return [Path(log_dir.path).name for log_dir in logs.dirs if log_dir.offline]
+    return [Path(log_dir.path).name for log_dir in logs.dirs if log_dir.offline_error]
 
 
 def test_each_folder_keeps_its_id(dirs: Dirs, tmp_path: Path) -> None:

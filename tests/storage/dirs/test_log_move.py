@@ -402,7 +402,7 @@ def test_disk_that_refuses_the_copy_leaves_the_log_alone(tmp_path: Path, operati
     with pytest.raises(OSError, match="No space"):
         move_on()
     manager.moves.cancel(move)
-    assert log.offline is None
+    assert log.offline_error is None
     append(log, b"goes on")
     flush(log)
     assert log.synced_offset == log.end_offset == 61
@@ -419,7 +419,7 @@ def test_new_folder_that_cannot_be_confirmed_takes_the_log_offline(tmp_path: Pat
     append(log, b"never durable")
     fs.fail("sync_path", path_has=names.ARRIVED)
     flush(log)
-    assert log.offline is not None
+    assert log.offline_error is not None
     assert not move.has_arrived
     assert log.synced_offset == 60
 
@@ -434,7 +434,7 @@ def test_confirmation_that_a_full_disk_put_off_is_tried_again(tmp_path: Path) ->
     append(log, b"durable later")
     fs.fail("write", error=errno.ENOSPC, path_has=names.ARRIVED)
     flush(log)
-    assert (log.offline, log.synced_offset) == (None, 60)
+    assert (log.offline_error, log.synced_offset) == (None, 60)
     finish_move(manager, move)
     assert log.synced_offset == 61
 

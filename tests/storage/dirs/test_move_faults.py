@@ -36,7 +36,7 @@ def test_old_folder_is_the_log_when_the_sync_of_the_new_one_failed(tmp_path: Pat
     active = log.active.file.path
     fs.fail("sync", path_has=active)
     flush(log)
-    assert log.offline is not None
+    assert log.offline_error is not None
     manager.release()
     os.truncate(active, 0)  # the kernel drops pages that it failed to write
     found = manager_on(OsFileSystem(), str(tmp_path)).get("t", 0)
@@ -60,7 +60,7 @@ def test_failing_disk_that_a_log_has_left_is_not_its_fault(tmp_path: Path) -> No
     late.run()
     log.complete_flush(late)
     assert late.error is None
-    assert log.offline is None
+    assert log.offline_error is None
     assert log.synced_offset < log.end_offset
     flush(log)
     assert move.has_arrived

@@ -129,7 +129,7 @@ def test_failed_swap_takes_the_log_offline_and_is_completed_on_opening(tmp_path:
     fs.fail("rename", nth=6)
     with pytest.raises(OSError, match="Input/output"):
         replace_segments(log, [0, 2, 4], [0], NOW_MS)
-    assert log.offline is not None
+    assert log.offline_error is not None
     again = open_test_log(OsFileSystem(), str(tmp_path), config=CONFIG)
     assert offsets(again) == [1, 5, 6, 7, 8]
 
@@ -211,7 +211,7 @@ def test_swap_leaves_a_deleted_log_alone() -> None:
     swap.run()
     swap.complete(NOW_MS)
     assert fs.list(log.dir) == before
-    assert log.offline is None
+    assert log.offline_error is None
     assert log.swap is None
 
 
@@ -222,9 +222,9 @@ def test_swap_on_a_full_disk_is_put_off_until_it_is_decided() -> None:
     fs.fail("write", error=errno.ENOSPC, path_has="swap-plan")
     with pytest.raises(OSError, match="No space"):
         replace_segments(log, [0, 2], [0], NOW_MS)
-    assert log.offline is None
+    assert log.offline_error is None
     assert offsets(log) == list(range(9))
     fs.fail("rename", error=errno.ENOSPC, path_has="swap-plan")
     with pytest.raises(OSError, match="No space"):
         replace_segments(log, [0, 2], [0], NOW_MS)
-    assert log.offline is not None
+    assert log.offline_error is not None

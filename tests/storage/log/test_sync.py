@@ -120,7 +120,7 @@ def test_segments_may_be_removed_while_they_are_synced(tmp_path: Path) -> None:
     log.complete_flush(pending)
     saving.run()
     log.complete_checkpoint(saving)
-    assert log.offline is None
+    assert log.offline_error is None
     assert log.synced_offset == log.recovery_point == 1
     # Nothing is left about offsets that other batches will get.
     assert not (tmp_path / "00000000000000000006.snapshot").exists()
@@ -147,7 +147,7 @@ def test_failed_flush_takes_the_log_offline(fs: FaultyFileSystem, log: Log, oper
         append(log, b"y" * 100)
     fs.fail(operation)
     flush(log)
-    assert log.offline is not None
+    assert log.offline_error is not None
     assert log.synced_offset == 1
     with pytest.raises(KafkaError) as caught:
         append(log, b"z")
@@ -163,7 +163,7 @@ def test_flush_of_a_log_deleted_meanwhile_is_no_failure(fs: FaultyFileSystem, lo
     fs.fail("sync")
     pending.run()
     log.complete_flush(pending)
-    assert log.offline is None
+    assert log.offline_error is None
 
 
 def test_checkpoint_during_a_flush_syncs_the_same_files_itself() -> None:
@@ -267,7 +267,7 @@ def test_segments_that_left_the_log_are_not_synced(fs: FaultyFileSystem, log: Lo
     flush(log)
     checkpoint(log)
     assert not [path for operation, path in fs.calls if operation == "sync" and "2.log" in path]
-    assert log.offline is None
+    assert log.offline_error is None
 
 
 def refuse_open(*_: object) -> int:
@@ -283,7 +283,7 @@ def test_too_few_descriptors_only_put_a_flush_off(
     with monkeypatch.context() as patched:
         patched.setattr(os, "open", refuse_open)  # the folder cannot be opened to be synced
         flush(log)
-    assert log.offline is None
+    assert log.offline_error is None
     assert log.synced_offset == 0
     flush(log)
     assert log.synced_offset == 3

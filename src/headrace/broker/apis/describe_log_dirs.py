@@ -64,7 +64,7 @@ def _future(move: LogMove) -> DescribeLogDirsPartition:
 
 async def _describe(node: Node, log_dir: LogDir, rows: list[Row]) -> DescribeLogDirsResult:
     result = DescribeLogDirsResult(log_dir=log_dir.path)
-    if log_dir.offline is not None:
+    if log_dir.offline_error is not None:
         result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
         return result
     partitions: defaultdict[str, list[DescribeLogDirsPartition]] = defaultdict(list)

@@ -89,7 +89,7 @@ class Cleaner:
         for log in self._logs:
             if (
                 log.config.is_compacted
-                and log.offline is None
+                and log.offline_error is None
                 and log not in self._in_progress
                 and log not in self.uncleanable
             ):
@@ -185,7 +185,7 @@ class Cleaner:
             if log.deleted:
                 return False
             if swap.error is not None:
-                if log.offline is not None:
+                if log.offline_error is not None:
                     self._logs.fail_dir_of(log.dir, swap.error)
                 raise swap.error
         return True
@@ -206,7 +206,7 @@ class Cleaner:
 
     def _failed(self, log: Log, error: Exception) -> None:
         name = f"{log.topic}-{log.partition}"
-        if log.deleted or log.offline is not None:
+        if log.deleted or log.offline_error is not None:
             return
         if isinstance(error, OSError) and is_passing(error):
             _log.warning("%s cannot be compacted now: %s", name, error)
@@ -224,7 +224,7 @@ class Cleaner:
 
 def _is_unchanged(log: Log, group: CleanedGroup, sizes: dict[int, int]) -> bool:
     """Whether the segments that a group was made from are still those of the log."""
-    if log.deleted or log.offline is not None or log.swap is not None:
+    if log.deleted or log.offline_error is not None or log.swap is not None:
         return False
     now = {segment.base_offset: segment.size for segment in log.segments[:-1]}
     return all(now.get(base) == sizes[base] for base in group.sources)
@@ -233,7 +233,7 @@ def _is_unchanged(log: Log, group: CleanedGroup, sizes: dict[int, int]) -> bool:
 def _read_checkpoints(logs: LogManager) -> dict[Log, int]:
     cleaned: dict[Log, int] = {}
     for log_dir in logs.dirs:
-        if log_dir.offline is None:
+        if log_dir.offline_error is None:
             offsets, damage = log_dir.read_checkpoint(checkpoints.CLEANER)
             for key, offset in offsets.items():
                 log = logs.get(*key)

@@ -95,4 +95,4 @@ class DirInventory:
         return ids
 
     def _online(self) -> list[LogDir]:
-        return [log_dir for log_dir in self._dirs if log_dir.offline is None]
+        return [log_dir for log_dir in self._dirs if log_dir.offline_error is None]

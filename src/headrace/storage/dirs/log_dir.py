@@ -27,7 +27,7 @@ class LogDir:
     def __init__(self, fs: FileSystem, path: str) -> None:
         self.fs = fs
         self.path = path
-        self.offline: OSError | None = None
+        self.offline_error: OSError | None = None
         self.was_clean = False
         #: Whether the machine has not crashed since the last write here, so that no batch is lost.
         self.same_boot = False
@@ -63,9 +63,9 @@ class LogDir:
 
     def fail(self, error: OSError) -> None:
         """Take the log dir offline until a restart."""
-        if self.offline is None:
+        if self.offline_error is None:
             _log.error("log dir %s is offline: %s", self.path, error)
-            self.offline = error
+            self.offline_error = error
 
     def check_owner(self, cluster_id: str, node_id: int) -> None:
         """Raise LogDirError for a folder of another cluster or node."""

@@ -170,7 +170,7 @@ def settle(
     """Sort out moves that a crash interrupted; a log dir that cannot be read goes offline."""
     settlement = MoveRecovery(fs, all_here, unique)
     for log_dir in dirs:
-        if log_dir.offline is None:
+        if log_dir.offline_error is None:
             try:
                 settlement.find_partitions(log_dir)
             except OSError as error:

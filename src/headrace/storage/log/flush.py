@@ -246,7 +246,7 @@ class Unsynced:
             # The disk that the log has left has failed; the next flush covers the new one.
             flush.postponed, flush.error = flush.error, None
         if flush.error is not None:
-            log.offline = log.offline or flush.error
+            log.offline_error = log.offline_error or flush.error
         elif flush.succeeded:
             self._covered(flush)
             log.synced_offset = max(log.synced_offset, flush.end_offset)

@@ -72,7 +72,7 @@ class Log:
         "end_offset",
         "epochs",
         "fs",
-        "offline",
+        "offline_error",
         "partition",
         "producers",
         "recovery_point",
@@ -114,7 +114,7 @@ class Log:
         self.recovery_point = end_offset
         self.epochs = epochs
         self.producers = producers
-        self.offline: OSError | None = None
+        self.offline_error: OSError | None = None
         self.swap: Swap | None = None
         self.deleted = False
         self.truncations = 0
@@ -223,7 +223,7 @@ class Log:
             appending.refuse_produced(data)
         if size > self._max_batch_bytes:
             appending.refuse_size(size, self._config)
-        if self.offline is not None:
+        if self.offline_error is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.dir} is offline")
         append_time_ms = -1
         if self._must_inspect or max_timestamp > now_ms:
@@ -297,7 +297,7 @@ class Log:
 
         Each batch is appended separately: after a disk fault the ones before it stay.
         """
-        if self.offline is not None:
+        if self.offline_error is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.dir} is offline")
         first_offset = -1
         for start, header in appending.split_batches(data):

@@ -112,7 +112,7 @@ class Swap:
             return
         if self.error is not None:
             if self._decided or not is_passing(self.error):
-                log.offline = log.offline or self.error
+                log.offline_error = log.offline_error or self.error
             return
         for segment in self._old:
             segment.renamed(names.DELETED)

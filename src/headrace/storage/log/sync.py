@@ -104,10 +104,10 @@ class Syncer:
     def _start(self, log: Log, callbacks: list[Callback]) -> None:
         if self._closing.is_set():
             return  # no caller is left
-        flush = log.begin_flush() if log.offline is None else None
+        flush = log.begin_flush() if log.offline_error is None else None
         if flush is None:
             for callback in callbacks:
-                callback(log.offline)
+                callback(log.offline_error)
             return
         self._waiting[log] = []
         self._pool.submit(self._run, log, flush, callbacks)
