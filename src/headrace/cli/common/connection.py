@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headrace.cli.common.errors import CliError
-from headrace.cli.common.parsing import parse_pairs, split_address
+from headrace.cli.common.parsing import parse_pairs
+from headrace.client.wire.addresses import parse_servers
 from headrace.config import environment
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
     from headrace.client.wire.cluster import ClusterClient
 
-DEFAULT_PORT = 9092
 CONNECT_TIMEOUT_SECONDS = 3.0
 REQUEST_TIMEOUT_SECONDS = 30.0
 
@@ -186,7 +186,11 @@ def check_reachable(bootstrap: str) -> None:
 
 def split_servers(bootstrap: str) -> list[tuple[str, int]]:
     """The hosts and ports of HOST:PORT[,HOST:PORT]."""
-    return [
-        split_address(server, "--bootstrap", default_port=DEFAULT_PORT)
-        for server in filter(None, bootstrap.split(","))
-    ]
+    try:
+        return parse_servers(bootstrap)
+    except ValueError:
+        raise CliError(
+            f"--bootstrap {bootstrap!r} is not HOST:PORT[,HOST:PORT]",
+            "for example --bootstrap 127.0.0.1:9092",
+            2,
+        ) from None

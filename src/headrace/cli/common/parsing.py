@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.cli.common.errors import CliError
+from headrace.client.wire.addresses import parse_address
 from headrace.timing.durations import UNITS_MS, duration_ms, is_duration
 
 if TYPE_CHECKING:
     from headrace.client.admin.partition_sets import PartitionSelection
 
-PORT_MAX = 65_535
 # A typo such as 0-99999999 must not fill the memory.
 PARTITIONS_MAX = 1_000_000
 
@@ -63,15 +63,10 @@ def parse_pairs(pairs: Iterable[str] | None, option: str) -> dict[str, str]:
 
 def split_address(text: str, option: str, default_port: int | None = None) -> tuple[str, int]:
     """Split HOST:PORT; brackets around an IPv6 host are removed."""
-    host, colon, port = text.rpartition(":")
-    if not colon and default_port is not None:
-        host, port = text, str(default_port)
-    host = host.removeprefix("[").removesuffix("]")
-    if not host or not port.isdecimal() or int(port) > PORT_MAX:
-        raise CliError(
-            f"{option} {text!r} is not HOST:PORT", f"for example {option} 127.0.0.1:9092", 2
-        )
-    return host, int(port)
+    try:
+        return parse_address(text, default_port)
+    except ValueError as problem:
+        raise CliError(f"{option} {problem}", f"for example {option} 127.0.0.1:9092", 2) from None
 
 
 def parse_selection(texts: Iterable[str] | None, option: str) -> PartitionSelection:

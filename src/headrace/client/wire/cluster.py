@@ -8,6 +8,7 @@ from functools import partial
 from typing import NamedTuple, TypeVar
 
 from headrace.client.retry_loop import retry
+from headrace.client.wire.addresses import parse_servers as parse_servers
 from headrace.client.wire.connection import AnswerT, BrokerConnection
 from headrace.client.wire.errors import refused
 from headrace.client.wire.security import Security
@@ -22,8 +23,6 @@ from headrace.protocol.api.metadata import (
 from headrace.protocol.errors import ErrorCode, KafkaError
 from headrace.protocol.schema import VERSION_MAX, Message
 
-DEFAULT_PORT = 9092
-PORT_MAX = 65_535
 PAUSE_SECONDS = 0.1
 # The last version that asks for one coordinator; later ones ask for many.
 FIND_ONE_VERSION = 3
@@ -208,19 +207,3 @@ class ClusterClient(Closing):
 
 def _brokers(metadata: MetadataResponse) -> list[BrokerAddress]:
     return sorted(BrokerAddress(row.node_id, row.host, row.port) for row in metadata.brokers)
-
-
-def parse_servers(text: str) -> list[tuple[str, int]]:
-    """Hosts and ports of `bootstrap.servers`; brackets around an IPv6 host are removed."""
-    servers = []
-    for server in filter(None, (part.strip() for part in text.split(","))):
-        # Kafka allows the name of a listener before the address.
-        address = server.rpartition("://")[2]
-        host, colon, port = address.rpartition(":")
-        if not colon or port.endswith("]"):
-            host, port = address, str(DEFAULT_PORT)
-        host = host.removeprefix("[").removesuffix("]")
-        if not host or not port.isdecimal() or int(port) > PORT_MAX:
-            raise ValueError(f"bootstrap.servers: {server!r} is not HOST:PORT, as in kafka-1:9092")
-        servers.append((host, int(port)))
-    return servers
