@@ -21,7 +21,7 @@ from headrace.dispatch.node import Node
 from headrace.dispatch.options import DispatchLimits, NodeOptions, check_settings, job_bytes_max
 from headrace.dispatch.records import Outcome
 from headrace.dispatch.spool.frames import ID_BYTES_MAX
-from headrace.dispatch.spool.port import JobPut, Spool, check_policy
+from headrace.dispatch.spool.port import JobPut, Spool, check_sync
 from headrace.dispatch.spool.writer import SpoolCapacity, closed
 from headrace.dispatch.tokens import open_tokens
 from headrace.dispatch.tokens.scheduler import WEIGHT_MAX, Policy
@@ -84,7 +84,7 @@ class Dispatcher:
         self.limits = limits or DispatchLimits()
         self.settings = check_settings(settings or {})
         self._job_bytes_max = job_bytes_max(self.settings)
-        self._sync = check_policy(sync)
+        self._sync = check_sync(sync)
         self._drain_s = duration_ms(drain) / 1000
         self._adopt_after_ms = duration_ms(adopt_after)
         self._capacity = SpoolCapacity(spool_items_max, spool_bytes_max, full)

@@ -63,14 +63,14 @@ class OwnerService:
     def assigned(self, assigned: Sequence[AssignedPartition]) -> None:
         """The group has assigned partitions to this node."""
         with self._lock:
-            found = [effect for one in assigned for effect in self.machine.assigned(*one)]
+            effects = [effect for one in assigned for effect in self.machine.assigned(*one)]
             self._owned.update(one.partition for one in assigned)
-        self._carry_out(found)
+        self._carry_out(effects)
 
     def revoked(self, partitions: Sequence[int]) -> None:
         """Partitions are no longer ours; jobs that run in them go on."""
         with self._lock:
-            found = [effect for number in partitions for effect in self.machine.revoked(number)]
+            effects = [effect for number in partitions for effect in self.machine.revoked(number)]
             running = self.machine.running
             for number in partitions:
                 self._owned.discard(number)
@@ -80,11 +80,11 @@ class OwnerService:
                 offset = running[number].offset if number in running else -1
                 if offset in held:
                     self._held[number] = {offset: held[offset]}
-        self._carry_out(found)
+        self._carry_out(effects)
 
     def records(self, records: Sequence[ConsumedRecord]) -> None:
         """Records of the work topic were read."""
-        found: list[fx.Effect] = []
+        effects: list[fx.Effect] = []
         machine = self.machine
         with self._lock:
             for record in records:
@@ -92,46 +92,46 @@ class OwnerService:
                 mine = machine.partitions.get(partition)
                 if mine is not None and offset < mine.position:
                     # The offset to be committed may be beyond the log's end now.
-                    found = [it for it in found if not _is_commit_of(it, partition)]
-                    found += self._start_again(partition, mine.epoch, offset)
+                    effects = [it for it in effects if not _is_commit_of(it, partition)]
+                    effects += self._start_again(partition, mine.epoch, offset)
                 if record.value() is None:
-                    found += machine.record(partition, offset, None, None)
+                    effects += machine.record(partition, offset, None, None)
                     continue
                 if partition not in self._owned:
                     continue
                 work = WorkHeaders.parse(record.headers())
                 self._held.setdefault(partition, {})[offset] = (record, work)
-                found += machine.record(partition, offset, Fence.parse(work.fence), work.id)
+                effects += machine.record(partition, offset, Fence.parse(work.fence), work.id)
                 mine = machine.partitions.get(partition)
                 if mine is None or offset not in mine.open:
                     del self._held[partition][offset]
-        self._carry_out(found)
+        self._carry_out(effects)
 
     def answered(self, _changes: Sequence[TokenChange], answer: Answer) -> None:
         """The token store has answered."""
         with self._lock:
-            found = self.machine.answered(answer)
-        self._carry_out(found)
+            effects = self.machine.answered(answer)
+        self._carry_out(effects)
 
     def checked(self, check: fx.Check, is_settled: bool) -> None:
         """The lookup service knows whether a record of an earlier owner is settled."""
         with self._lock:
-            found = self.machine.checked(check, is_settled)
+            effects = self.machine.checked(check, is_settled)
             if is_settled:
                 self._held.get(check.partition, {}).pop(check.offset, None)
-        self._carry_out(found)
+        self._carry_out(effects)
 
     def claimed(self, partition: int) -> None:
         """The group has accepted our commit: the partition is ours."""
         with self._lock:
-            found = self.machine.claimed(partition)
-        self._carry_out(found)
+            effects = self.machine.claimed(partition)
+        self._carry_out(effects)
 
     def tick(self) -> None:
         """Time has passed."""
         with self._lock:
-            found = self.machine.tick(_now_ms())
-        self._carry_out(found)
+            effects = self.machine.tick(_now_ms())
+        self._carry_out(effects)
         for _ in range(len(self._unwritten)):
             outcome, is_left = self._unwritten.popleft()
             self._write(outcome, is_left)
@@ -193,8 +193,8 @@ class OwnerService:
             "the offsets of %s/%d went back: its last records may be lost", self._topic, partition
         )
         self._commits.pop(partition, None)
-        found = self.machine.revoked(partition)
-        return found + self.machine.assigned(partition, epoch, offset, offset)
+        effects = self.machine.revoked(partition)
+        return effects + self.machine.assigned(partition, epoch, offset, offset)
 
     def _carry_out(self, effects: Iterable[fx.Effect]) -> None:
         changes: list[TokenChange] = []
@@ -256,10 +256,10 @@ class OwnerService:
             if is_left:
                 self._finished(outcome)
             with self._lock:
-                found = self.machine.written(outcome.partition, outcome.offset)
+                effects = self.machine.written(outcome.partition, outcome.offset)
                 # A record that was read again meanwhile is still held.
                 self._held.get(outcome.partition, {}).pop(outcome.offset, None)
-            self._carry_out(found)
+            self._carry_out(effects)
 
         try:
             self._producer.send(
@@ -282,8 +282,8 @@ class OwnerService:
 
     def _finished(self, outcome: Outcome) -> None:
         with self._lock:
-            found = self.machine.finished(outcome.partition, outcome.offset)
-        self._carry_out(found)
+            effects = self.machine.finished(outcome.partition, outcome.offset)
+        self._carry_out(effects)
 
     def _probe(self, partition: int) -> None:
         try:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Literal, NamedTuple
 
+from headrace.client.dead_letters import ERROR_HEADER
 from headrace.client.message import ID_HEADER
 
 OutcomeState = Literal["done", "failed", "refused"]
@@ -24,7 +25,6 @@ NODE_HEADER = "headrace-node"
 SUBMITTED_HEADER = "headrace-submitted"
 # How the answer is encoded: none, bytes, text or json.
 ANSWER_HEADER = "headrace-answer"
-ERROR_HEADER = "headrace-error"
 
 ERROR_BYTES_MAX = 4096
 

@@ -23,7 +23,7 @@ from headrace.dispatch.spool.port import (
     JobPut,
     SpoolChange,
     SpoolContents,
-    check_policy,
+    check_sync,
 )
 
 # A smaller file is not worth rewriting.
@@ -45,7 +45,7 @@ class FileSpool:
         self.path = path
         self.damaged_bytes = 0
         self.compactions = 0
-        self._sync = check_policy(sync)
+        self._sync = check_sync(sync)
         self._compact_bytes_min = compact_bytes_min
         self._contents = SpoolContents()
         self._file = self._lock = -1

@@ -127,7 +127,7 @@ class Spool(Protocol):
         ...
 
 
-def check_policy(sync: str) -> str:
+def check_sync(sync: str) -> str:
     """Return the sync policy; ValueError if it is not one."""
     if sync not in SYNC_POLICIES:
         raise ValueError(f"sync={sync!r} is not a policy; use one of {', '.join(SYNC_POLICIES)}")
