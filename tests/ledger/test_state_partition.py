@@ -34,7 +34,7 @@ class Simple:
     """Sends each entry's body to its kind; an entry with a count comes again."""
 
     name = "simple"
-    held_alarm: AlarmName = "delay-held"
+    stuck_alarm: AlarmName = "delay-held"
 
     def read(self, message: Message, now_ms: int) -> LedgerEntry | InvalidCommand:
         raise NotImplementedError

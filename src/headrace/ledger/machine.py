@@ -86,7 +86,7 @@ class LedgerMachine(Protocol):
         ...
 
     @property
-    def held_alarm(self) -> AlarmName:
+    def stuck_alarm(self) -> AlarmName:
         """The alarm for a state partition that a hanging transaction keeps from being read."""
         ...
 

@@ -39,7 +39,7 @@ COMMITS_MAX = 8
 PAUSE_SECONDS = 0.1
 PAUSE_SECONDS_MAX = 5.0
 # How often the owner checks for hanging transactions: longer than any of its own can be open.
-HELD_SECONDS = 60.0
+STUCK_SECONDS = 60.0
 
 _log = logging.getLogger("headrace.ledger")
 
@@ -65,7 +65,7 @@ class OwnedPartition:
         self.next_offset = 0
         self.is_caught_up = False
         self._checked_offset = -1
-        self._is_held = False
+        self._is_stuck = False
         self.paused_until = 0.0
         self._pause_s = PAUSE_SECONDS
         self._cache = EntryCache.in_file(cache_dir)
@@ -89,15 +89,15 @@ class OwnedPartition:
         if self.next_offset >= self.ready_at:
             self.is_caught_up = True
 
-    def is_newly_held(self, end: int) -> bool:
+    def is_newly_stuck(self, end: int) -> bool:
         """Whether reading has stopped short of `end` since the last call, and had not before.
 
         `end` is where the partition ended at the last call.
         """
-        was_held = self._is_held
-        self._is_held = self.next_offset == self._checked_offset and self.next_offset < end
+        was_stuck = self._is_stuck
+        self._is_stuck = self.next_offset == self._checked_offset and self.next_offset < end
         self._checked_offset = self.next_offset
-        return self._is_held and not was_held
+        return self._is_stuck and not was_stuck
 
     def begin(self, plan: PlannedTransaction, state_topic: str) -> None:
         """Begin a transaction and send all its records."""
@@ -156,7 +156,7 @@ class StateOwner:
         self._admin = admin
         self._targets = TargetTopics(admin, topics)
         self._recheck_at = 0.0
-        self._check_held_at = 0.0
+        self._check_stuck_at = 0.0
         self._requested_ends: dict[int, Future[Any]] = {}
         self._commits = ThreadPoolExecutor(COMMITS_MAX, f"headrace-{topics.state}-commit")
         reader = GroupReader(
@@ -172,7 +172,7 @@ class StateOwner:
                 for number in ends.keys() & self._owned.keys():
                     self._owned[number].advance(ends[number])
                 self._act()
-                self._check_held()
+                self._check_stuck()
                 self._update_stats()
         finally:
             self.ready.clear()
@@ -264,23 +264,23 @@ class StateOwner:
         if handle_abort(owned.state, self._targets, plan, aborted, self._topics):
             owned.pause(time.monotonic())
 
-    def _check_held(self) -> None:
-        """Ring for partitions that a hanging transaction holds up.
+    def _check_stuck(self) -> None:
+        """Ring for partitions that a hanging transaction keeps from being read.
 
         Nothing behind the beginning of an open transaction can be read, and brokers that crashed
         may have lost the end of one.
         """
         now_s = time.monotonic()
-        if now_s < self._check_held_at:
+        if now_s < self._check_stuck_at:
             return
-        self._check_held_at = now_s + HELD_SECONDS
+        self._check_stuck_at = now_s + STUCK_SECONDS
         for number, end in self._requested_ends.items():
             owned = self._owned.get(number)
             if owned is None or not end.done() or end.exception() is not None:
                 continue
-            if owned.is_newly_held(end.result().offset):
+            if owned.is_newly_stuck(end.result().offset):
                 self._alarms.ring(
-                    self._machine.held_alarm,
+                    self._machine.stuck_alarm,
                     f"{self._topics.state}/{number} cannot be read beyond offset "
                     f"{owned.next_offset}: a transaction is open there; if it hangs, headrace txn "
                     f"hanging --longer-than 1m --topic {self._topics.state} names it",

@@ -77,7 +77,7 @@ def test_two_instances_share_the_partitions_and_one_takes_all_when_the_other_lea
 def test_a_transaction_that_nobody_ends_is_told(
     kafka: Kafka, notes: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(owner, "HELD_SECONDS", 1.5)
+    monkeypatch.setattr(owner, "STUCK_SECONDS", 1.5)
     rung: list[Alarm] = []
     alarms = Alarms()
     alarms.add(rung.append)

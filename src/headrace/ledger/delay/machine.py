@@ -75,7 +75,7 @@ class DelayMachine:
     """Keeps one message of each id until it is due."""
 
     name = "delay"
-    held_alarm: AlarmName = "delay-held"
+    stuck_alarm: AlarmName = "delay-held"
 
     def read(self, message: Message, now_ms: int) -> LedgerEntry | InvalidCommand:
         """Read the headers of a record of `headrace.delay`: a schedule or a cancel."""

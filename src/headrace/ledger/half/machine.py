@@ -87,7 +87,7 @@ class HalfMachine:
     """Holds prepared messages until they are decided; asks for decisions that do not come."""
 
     name = "half"
-    held_alarm: AlarmName = "half-held"
+    stuck_alarm: AlarmName = "half-held"
 
     def __init__(self, limits: HalfLimits | None = None) -> None:
         self.limits = limits or HalfLimits()
