@@ -78,7 +78,7 @@ class ReassemblyMachine(RuleBasedStateMachine):
     def _expected(self, message: Model, index: int, is_intact: bool) -> Effect:
         is_end = index == len(message.parts) - 1
         if message.state == "handed on" or (message.state == "given up" and not is_end):
-            return Effect.REPEAT
+            return Effect.DROP
         if message.state != "open":
             message.state, message.came, message.first = "open", {}, self.offset
         message.last_ms = self.now_ms
@@ -90,7 +90,7 @@ class ReassemblyMachine(RuleBasedStateMachine):
             return Effect.BROKEN if message.is_broken else Effect.WHOLE
         if is_end and is_new:
             return Effect.RECALL
-        return Effect.KEEP if is_new and not message.is_broken else Effect.REPEAT
+        return Effect.KEEP if is_new and not message.is_broken else Effect.DROP
 
     @rule(ms=st.integers(1, EXPIRE_MS))
     def wait(self, ms: int) -> None:
@@ -135,7 +135,7 @@ def test_the_table_is_one_and_what_could_not_be_kept_is_open_again() -> None:
     reassembly = Reassembly(LIMITS)
     for _ in range(2):
         assert reassembly.add(chunk, 7, len(part), True, 0).effect == Effect.WHOLE
-        assert reassembly.add(chunk, 7, len(part), True, 0).effect == Effect.REPEAT
+        assert reassembly.add(chunk, 7, len(part), True, 0).effect == Effect.DROP
         reassembly.begin_again(chunk.id, 5, 0)
         assert reassembly.floor == 5
 

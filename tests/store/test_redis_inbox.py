@@ -43,7 +43,7 @@ def test_what_is_done_is_not_new_again(inbox: Make) -> None:
     assert claim(other, "a", consumer="shipping") == {"a"}
     assert claim(other) == set()
     assert mine.find("billing", "a") == "done"
-    assert mine.find("billing", "c") == "in hand"
+    assert mine.find("billing", "c") == "in progress"
     assert mine.find("billing", "d") is None
 
 
@@ -65,7 +65,7 @@ def test_what_another_process_has_in_hand_is_neither_skipped_nor_run(inbox: Make
     assert claim(mine, "b") == {"b"}
     # A release is for one's own only.
     other.release("billing", ["a"])
-    assert mine.find("billing", "a") == "in hand"
+    assert mine.find("billing", "a") == "in progress"
 
 
 def test_what_another_thread_has_in_hand_is_neither_skipped_nor_run(inbox: Make) -> None:
@@ -76,7 +76,7 @@ def test_what_another_thread_has_in_hand_is_neither_skipped_nor_run(inbox: Make)
             claim(mine, "b", "a")
         # What did not get it lets go of it all the same.
         mine.release("billing", ["b", "a"])
-        assert mine.find("billing", "a") == "in hand"
+        assert mine.find("billing", "a") == "in progress"
         another.submit(mine.release, "billing", ["a"]).result()
     assert claim(mine, "a") == {"a"}
 

@@ -50,7 +50,7 @@ class Effect(Enum):
     """What the receiver does about an event."""
 
     KEEP = "keep its bytes"
-    REPEAT = "drop it"
+    DROP = "drop it"
     WHOLE = "keep its bytes, hand the message on"
     RECALL = "keep its bytes, read from the first on"
     BROKEN = "ring large-broken, hand it on"
@@ -62,23 +62,23 @@ _S, _E, _F = State, Event, Effect
 
 TABLE: dict[tuple[State, Event], tuple[State, Effect]] = {
     (_S.NEW, _E.CHUNK): (_S.OPEN, _F.KEEP),
-    (_S.NEW, _E.WRONG): (_S.SPOILED, _F.REPEAT),
+    (_S.NEW, _E.WRONG): (_S.SPOILED, _F.DROP),
     (_S.NEW, _E.LAST): (_S.RECALLED, _F.RECALL),
     (_S.NEW, _E.FULL): (_S.WHOLE, _F.WHOLE),
     (_S.NEW, _E.DIFFERS): (_S.BROKEN, _F.BROKEN),
     (_S.OPEN, _E.CHUNK): (_S.OPEN, _F.KEEP),
-    (_S.OPEN, _E.UNNEEDED): (_S.OPEN, _F.REPEAT),
-    (_S.OPEN, _E.WRONG): (_S.SPOILED, _F.REPEAT),
+    (_S.OPEN, _E.UNNEEDED): (_S.OPEN, _F.DROP),
+    (_S.OPEN, _E.WRONG): (_S.SPOILED, _F.DROP),
     (_S.OPEN, _E.LAST): (_S.RECALLED, _F.RECALL),
     (_S.OPEN, _E.FULL): (_S.WHOLE, _F.WHOLE),
     (_S.OPEN, _E.DIFFERS): (_S.BROKEN, _F.BROKEN),
     (_S.OPEN, _E.LAPSED): (_S.GIVEN_UP, _F.GIVE_UP),
     (_S.OPEN, _E.LOST): (_S.OPEN, _F.AGAIN),
-    (_S.SPOILED, _E.WRONG): (_S.SPOILED, _F.REPEAT),
+    (_S.SPOILED, _E.WRONG): (_S.SPOILED, _F.DROP),
     (_S.SPOILED, _E.DIFFERS): (_S.BROKEN, _F.BROKEN),
     (_S.SPOILED, _E.LAPSED): (_S.GIVEN_UP, _F.GIVE_UP),
     (_S.RECALLED, _E.CHUNK): (_S.RECALLED, _F.KEEP),
-    (_S.RECALLED, _E.UNNEEDED): (_S.RECALLED, _F.REPEAT),
+    (_S.RECALLED, _E.UNNEEDED): (_S.RECALLED, _F.DROP),
     # A second last chunk with other chunks missing: two senders share an id. Recall only once.
     (_S.RECALLED, _E.LAST): (_S.RECALLED, _F.KEEP),
     (_S.RECALLED, _E.FULL): (_S.WHOLE, _F.WHOLE),
@@ -86,11 +86,11 @@ TABLE: dict[tuple[State, Event], tuple[State, Effect]] = {
     (_S.RECALLED, _E.LAPSED): (_S.GIVEN_UP, _F.GIVE_UP),
     (_S.RECALLED, _E.LOST): (_S.OPEN, _F.AGAIN),
     (_S.RECALLED, _E.TOO_FAR): (_S.BROKEN, _F.BROKEN),
-    (_S.WHOLE, _E.UNNEEDED): (_S.WHOLE, _F.REPEAT),
+    (_S.WHOLE, _E.UNNEEDED): (_S.WHOLE, _F.DROP),
     # The disk was full at the very chunk that was missing.
     (_S.WHOLE, _E.LOST): (_S.OPEN, _F.AGAIN),
-    (_S.BROKEN, _E.UNNEEDED): (_S.BROKEN, _F.REPEAT),
-    (_S.GIVEN_UP, _E.UNNEEDED): (_S.GIVEN_UP, _F.REPEAT),
+    (_S.BROKEN, _E.UNNEEDED): (_S.BROKEN, _F.DROP),
+    (_S.GIVEN_UP, _E.UNNEEDED): (_S.GIVEN_UP, _F.DROP),
     (_S.GIVEN_UP, _E.CHUNK): (_S.OPEN, _F.KEEP),
     (_S.GIVEN_UP, _E.LAST): (_S.RECALLED, _F.RECALL),
     (_S.GIVEN_UP, _E.FULL): (_S.WHOLE, _F.WHOLE),

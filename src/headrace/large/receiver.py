@@ -203,7 +203,7 @@ class LargeReceiver:
             )
         if outcome.effect == Effect.RECALL:
             return self._recall_chunks(partition, record, chunk)
-        if outcome.effect == Effect.REPEAT and (was is None or was.broken):
+        if outcome.effect == Effect.DROP and (was is None or was.broken):
             partition.drop(chunk.id)
         return None
 

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from headrace.client.delayed import AT_HEADER, DELAY_HEADER, DELAY_TOPIC, TARGET_HEADER
 from headrace.client.delivery import Sent
 from headrace.client.large import Record
 from headrace.client.payloads import is_stream
@@ -33,11 +34,11 @@ if TYPE_CHECKING:
 
 # How many chunks are in flight at once, which bounds the memory of a sender.
 WINDOW_CHUNKS = 8
-# MemoryBudget for what a batch, a chunk's own headers and the record around its value take.
+# Room for what a batch, a chunk's own headers and the record around its value take.
 OVERHEAD_BYTES = 2_048
 CHUNK_BYTES_MIN = 1_024
 # A command to these services is one record.
-SERVICE_TOPICS = ("headrace.delay", "headrace.half")
+SERVICE_TOPICS = (DELAY_TOPIC, "headrace.half")
 
 # Sends one record as it is; the last argument gets its outcome.
 Put = Callable[[Record, Sent], None]
@@ -233,9 +234,9 @@ def _retention_of(topic: str, headers: dict[str, bytes | None], now_ms: int) -> 
     """The topic whose retention applies to a body, and the time it counts from: delivery."""
     if topic not in SERVICE_TOPICS:
         return topic, now_ms
-    target = (headers.get("headrace-target") or b"").decode("utf-8", "replace") or topic
-    at = (headers.get("headrace-deliver-at") or b"").decode("utf-8", "replace")
-    delay = (headers.get("headrace-delay") or b"").decode("utf-8", "replace")
+    target = (headers.get(TARGET_HEADER) or b"").decode("utf-8", "replace") or topic
+    at = (headers.get(AT_HEADER) or b"").decode("utf-8", "replace")
+    delay = (headers.get(DELAY_HEADER) or b"").decode("utf-8", "replace")
     try:
         due_ms = int(at) if at else now_ms + (duration_ms(delay) if delay else 0)
     except ValueError:

@@ -50,7 +50,7 @@ def wants(header: bytes | None, group: str) -> bool:
     return not isinstance(groups, list) or not groups or group in groups
 
 
-class Sender(Protocol):
+class ConfirmSender(Protocol):
     """What a Confirmer needs of a producer."""
 
     def send(self, topic: str, value: bytes, *, key: bytes) -> object: ...
@@ -59,7 +59,7 @@ class Sender(Protocol):
 class Confirmer:
     """Confirms handled messages that ask for it."""
 
-    def __init__(self, producer: Sender) -> None:
+    def __init__(self, producer: ConfirmSender) -> None:
         self._producer = producer
 
     def confirm(self, group: str, messages: Iterable[Message]) -> None:

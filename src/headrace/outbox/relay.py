@@ -49,7 +49,7 @@ class Sending(Protocol):
     def exception(self) -> BaseException | None: ...
 
 
-class Sender(Protocol):
+class RelaySender(Protocol):
     """What the relay needs of a producer."""
 
     def send(
@@ -104,7 +104,7 @@ class Relay:
     def __init__(
         self,
         store: Store,
-        producer: Sender,
+        producer: RelaySender,
         switches: Admission | None = None,
         clock: Clock | None = None,
         owner: str | None = None,

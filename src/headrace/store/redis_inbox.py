@@ -105,11 +105,11 @@ class RedisInbox:
         self._try(self._release, consumer, ids, 0)
 
     def find(self, consumer: str, id: str) -> str | None:
-        """ "done", "in hand" (in progress), or None for an unknown id."""
+        """The state of an id: "done", "in progress", or None if it is unknown."""
         (key,) = self._keys(consumer, [id])
         with _redis_errors():
             holder = self._redis.get(key)
-        return None if holder is None else "done" if holder == b"done" else "in hand"
+        return None if holder is None else "done" if holder == b"done" else "in progress"
 
     def close(self) -> None:
         """Close the connections."""
