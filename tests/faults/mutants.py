@@ -58,7 +58,7 @@ def drop_parked() -> None:
 
 def forget_keys() -> None:
     """A parked message does not hold up its key."""
-    _replace(Failures, "holds", lambda *_: False)
+    _replace(Failures, "is_waiting", lambda *_: False)
 
 
 def dead_at_once() -> None:
@@ -74,7 +74,7 @@ def letters_unsent() -> None:
 def letters_unindexed() -> None:
     """Dead letters are sent and nobody keeps an index of them."""
 
-    def bury(
+    def give_up(
         letters: DeadLetters,
         message: Message,
         failure: Any,
@@ -87,7 +87,7 @@ def letters_unindexed() -> None:
             with letters._store.begin() as tx:
                 letters._store.retries.remove(tx, parked)
 
-    _replace(DeadLetters, "bury", bury)
+    _replace(DeadLetters, "give_up", give_up)
 
 
 def remove_first() -> None:

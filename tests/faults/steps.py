@@ -69,10 +69,10 @@ FAILED = (
     Step("retry done", "handlers.retries:RetryJob._try", "after"),
     Step("failed again", "handlers.failures:Failures.failed_again", "before"),
     Step("put away again", "handlers.failures:Failures.failed_again", "after"),
-    Step("burying", "handlers.dead_letters:DeadLetters.bury", "before"),
+    Step("giving up", "handlers.dead_letters:DeadLetters.give_up", "before"),
     Step("letter indexed", "handlers.dead_letters:DeadLetters._publish", "before"),
     Step("letter sent", "handlers.dead_letters:DeadLetters._send", "after"),
-    Step("buried", "handlers.dead_letters:DeadLetters.bury", "after"),
+    Step("given up", "handlers.dead_letters:DeadLetters.give_up", "after"),
 )
 # A message's that goes out with the effect.
 RELAYED = (

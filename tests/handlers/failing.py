@@ -134,7 +134,7 @@ class Process:
 
     def receive(self, message: Message) -> None:
         """What a runner does with a message in its lane's turn; done when it returns."""
-        if self.failures.holds(message) and self.failures.park_behind(message):
+        if self.failures.is_waiting(message) and self.failures.park_behind(message):
             return
         attempts = 0
         while True:

@@ -111,8 +111,8 @@ def test_a_key_that_is_free_again_is_let_go_without_another_message_of_it(
     clock.advance(1000)
     process.job.step()
     assert process.failures.parking
-    assert not process.failures.holds(message(3, "a"))
-    assert process.failures.holds(message(4, "b"))
+    assert not process.failures.is_waiting(message(3, "a"))
+    assert process.failures.is_waiting(message(4, "b"))
     clock.advance(REFRESH_MS)
     process.job.step()
     assert shop.tried == [1, 2, 1, 2, 2]
@@ -136,7 +136,7 @@ def test_a_key_that_is_parked_while_the_table_is_read_is_not_let_go(
     monkeypatch.setattr(store.retries, "places", read_then_park)
     process.failures.refresh()
     assert [parked.message.offset for parked in process.parked] == [2]
-    assert process.failures.holds(message(3, "a"))
+    assert process.failures.is_waiting(message(3, "a"))
 
 
 def test_an_order_by_partition_waits_as_a_whole(
@@ -229,7 +229,7 @@ def test_without_a_store_dead_letters_go_to_their_topic(
 
     failures = Failures(spec_of(), None, topics, clock, Alarms())  # type: ignore[arg-type]
     failures.assigned(TOPIC, [0])
-    assert not failures.holds(message(1))
+    assert not failures.is_waiting(message(1))
     failures.give_up(message(1), ValueError("no"), 1)
     assert [sent.topic for sent in topics.sent] == ["orders.dlq"]
 

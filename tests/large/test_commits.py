@@ -19,7 +19,7 @@ def test_nothing_is_committed_beyond_the_first_chunk_of_what_is_not_done(
         sequence = progress.arrive(last)
         firsts[sequence] = max(0, last - span)
         if span:
-            progress.hold(firsts[sequence], last)
+            progress.keep_from(firsts[sequence], last)
     for sequence in data.draw(st.permutations(sorted(firsts))):
         assert progress.safe_offset() <= min(firsts.values())
         progress.finish(sequence)

@@ -142,7 +142,7 @@ class ChunkRunner:
     def put_away_failed(self, item: Item, error: BaseException) -> _GiveBack | None:
         """Decide on a failed message: None once it is put away, else when it is tried again."""
         if isinstance(error, Unavailable):
-            return _GiveBack(self._scheduler.hold(error))
+            return _GiveBack(self._scheduler.pause_all(error))
         if not item[0].track.open and self._spec.delivery != "at_most_once":
             # The next owner of the partition meets the message and decides on it. Here it is not
             # done, because what is done is still committed; given back, it is dropped.
@@ -158,7 +158,7 @@ class ChunkRunner:
         except Revoked:
             return _GiveBack()
         except Exception as problem:
-            return _GiveBack(self._scheduler.hold(problem))
+            return _GiveBack(self._scheduler.pause_all(problem))
         return None
 
     def _park_held(self, chunk: Sequence[Item], start: int) -> tuple[int, _GiveBack | None]:
@@ -168,23 +168,23 @@ class ChunkRunner:
         try:
             while end < len(chunk) and chunk[end][0].track.open:
                 message = self._identified(chunk[end])
-                if not (self._failures.holds(message) and self._failures.park_behind(message)):
+                if not (self._failures.is_waiting(message) and self._failures.park_behind(message)):
                     break
                 end += 1
         except Exception as problem:
-            give_back = _GiveBack(self._scheduler.hold(problem))
+            give_back = _GiveBack(self._scheduler.pause_all(problem))
         try:
             self._keep_positions(chunk[start:end])
         except Revoked:
             return start, _GiveBack()
         except Exception as problem:
-            return start, _GiveBack(self._scheduler.hold(problem))
+            return start, _GiveBack(self._scheduler.pause_all(problem))
         return end, give_back
 
     def _free_until(self, chunk: Sequence[Item], start: int) -> int:
         """Where the next message is whose key waits; all before it may run together."""
         for index in range(start, len(chunk)):
-            if self._failures.holds(self._identified(chunk[index])):
+            if self._failures.is_waiting(self._identified(chunk[index])):
                 return index
         return len(chunk)
 
@@ -196,7 +196,7 @@ class ChunkRunner:
                 raise
             # A retry would fail the same way, and everything would wait for it.
             _log.exception("%s: a message could not be put away as it is", self._spec.name)
-            self._failures.dead_letters.bury(
+            self._failures.dead_letters.give_up(
                 Message.from_record(item[2]), describe(error, self._spec.name), attempt
             )
 

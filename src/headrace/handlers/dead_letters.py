@@ -79,7 +79,7 @@ class DeadLetters:
         self._next_check_ms = 0
         self._topic_down_until_ms = 0
 
-    def bury(
+    def give_up(
         self,
         message: Message,
         failure: Failure,

@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 class Failures:
     """What one handler does with messages that failed; safe from many threads.
 
-    Before a message runs, ask `holds`; if True, call `park_behind`, and run the message only if
-    that returns False. While `step` of an error is Again, the caller tries in place; then it calls
-    `give_up`, and the message is done when that returns. If a call raises StoreUnavailable or a
-    KafkaException, nothing is lost or half done, and the same call may be made again.
+    Before a message runs, ask `is_waiting`; if True, call `park_behind`, and run the message only
+    if that returns False. While `step` of an error is Again, the caller tries in place; then it
+    calls `give_up`, and the message is done when that returns. If a call raises StoreUnavailable or
+    a KafkaException, nothing is lost or half done, and the same call may be made again.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Failures:
         if isinstance(step, SendAgain):
             return
         if isinstance(step, DeadLetter) or self._store is None:
-            self.dead_letters.bury(message, describe(error, self._spec.name), attempts)
+            self.dead_letters.give_up(message, describe(error, self._spec.name), attempts)
         else:
             # Also for Again, when the caller cannot wait for it: then the retry job does.
             self._park(self._store, message, error, attempts, step.delay_ms)
@@ -96,7 +96,7 @@ class Failures:
         if isinstance(step, SendAgain) and not self._send_again(message, attempts):
             step = DeadLetter()
         if isinstance(step, DeadLetter):
-            self.dead_letters.bury(message, failure, attempts, parked)
+            self.dead_letters.give_up(message, failure, attempts, parked)
             return
         with self._store.begin() as tx:
             if isinstance(step, SendAgain):
@@ -122,12 +122,12 @@ class Failures:
 
     @property
     def parking(self) -> bool:
-        """Whether anything is parked or dead at all; if not, `holds` need not be asked."""
+        """Whether anything is parked or dead at all; if not, `is_waiting` need not be asked."""
         return self._parked.any_at(self._clock.monotonic_ms())
 
-    def holds(self, message: Message) -> bool:
+    def is_waiting(self, message: Message) -> bool:
         """Whether its key waits in the retry table, or it was put away before; asks memory only."""
-        return self._parked.holds(message)
+        return self._parked.is_waiting(message)
 
     def park_behind(self, message: Message) -> bool:
         """Park it behind its key, durable on return; False if the key is free: run the message."""

@@ -65,7 +65,7 @@ class LargeMessages:
             admitted = by_track[track] = self._receiver.admit(records)
             for record in admitted:
                 if isinstance(record, LargeRecord) and record.first_offset < record.offset():
-                    track.progress.hold(record.first_offset, record.offset())
+                    track.progress.keep_from(record.first_offset, record.offset())
         self._set_floors()
 
     def queued(self) -> None:

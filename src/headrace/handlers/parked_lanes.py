@@ -79,12 +79,12 @@ class ParkedLanes:
                 self._repeats.forget(place)
 
     def any_at(self, now_ms: int) -> bool:
-        """Whether anything is known at all; if not, `holds` need not be asked."""
+        """Whether anything is known at all; if not, `is_waiting` need not be asked."""
         if self._repeats and now_ms > self._repeats_until_ms:
             self._repeats = Repeats()
         return bool(self._waiting or self._repeats)
 
-    def holds(self, message: Message) -> bool:
+    def is_waiting(self, message: Message) -> bool:
         """Whether the message's lane waits, or the message was put away before."""
         if self._repeats:
             with self._lock:

@@ -17,14 +17,14 @@ class Progress:
     markers). The safe offset is that of the lowest unfinished message: all below it is done.
     """
 
-    __slots__ = ("_base", "_finished", "_head", "_holds", "_offsets", "floor", "next_offset")
+    __slots__ = ("_base", "_finished", "_head", "_kept", "_offsets", "floor", "next_offset")
 
     def __init__(self) -> None:
         self._offsets = array("q")
         self._finished = bytearray()
         self._base = 0
         self._head = 0
-        self._holds: list[tuple[int, int]] = []
+        self._kept: list[tuple[int, int]] = []
         # The first offset of the oldest incomplete message of several records.
         self.floor = NO_FLOOR
         self.next_offset = -1
@@ -63,9 +63,9 @@ class Progress:
         if sequence >= self._base:
             self._finished[sequence - self._base] = 1
 
-    def hold(self, first: int, last: int) -> None:
+    def keep_from(self, first: int, last: int) -> None:
         """Note that the message at `last` begins at `first`, which is needed until it is done."""
-        self._holds.append((first, last))
+        self._kept.append((first, last))
 
     def pass_by(self, offset: int) -> None:
         """Note that nothing up to this offset is still to arrive."""
@@ -74,9 +74,9 @@ class Progress:
     def safe_offset(self) -> int:
         """The offset to commit: everything below it is finished; -1 before the first arrival."""
         offset = self._prefix()
-        if self._holds:
-            self._holds = [hold for hold in self._holds if hold[1] >= offset]
-            offset = min([offset, *(first for first, _ in self._holds)])
+        if self._kept:
+            self._kept = [kept for kept in self._kept if kept[1] >= offset]
+            offset = min([offset, *(first for first, _ in self._kept)])
         return min(offset, self.floor)
 
     def _prefix(self) -> int:

@@ -104,7 +104,7 @@ class Scheduler:
         # Failed attempts of messages that are retried in place.
         self._attempts: dict[tuple[Track, int], int] = {}
         self._ready_since_ns = 0
-        self._held_until_ms: int | None = None
+        self._paused_until_ms: int | None = None
         self._is_waiting = False
 
     def add(self, records_by_track: Mapping[Track, Sequence[ConsumedRecord]]) -> None:
@@ -149,8 +149,9 @@ class Scheduler:
         """The same, for a caller that holds the lock."""
         now_ms = self.clock.monotonic_ms()
         due_ms = self.lanes.wake(now_ms)
-        if self.lanes.ready and self._held_until_ms is not None and self._held_until_ms > now_ms:
-            return self._held_until_ms - now_ms
+        until_ms = self._paused_until_ms
+        if self.lanes.ready and until_ms is not None and until_ms > now_ms:
+            return until_ms - now_ms
         return None if due_ms is None else max(1, due_ms - now_ms)
 
     def linger_left_ms(self) -> float | None:
@@ -169,7 +170,7 @@ class Scheduler:
         with self.lock:
             self._attempts[item[0].track, item[1]] = attempt
 
-    def hold(self, error: BaseException) -> int:
+    def pause_all(self, error: BaseException) -> int:
         """Run nothing for a while, because no message is at fault; returns until when."""
         if not self._is_waiting:
             self._is_waiting = True
@@ -178,8 +179,8 @@ class Scheduler:
                 f"{self.spec.name} waits and tries again: {error}",
                 handler=self.spec.name,
             )
-        self._held_until_ms = self.clock.monotonic_ms() + UNAVAILABLE_DELAY_MS
-        return self._held_until_ms
+        self._paused_until_ms = self.clock.monotonic_ms() + UNAVAILABLE_DELAY_MS
+        return self._paused_until_ms
 
     def close(self, tracks: Iterable[Track], drain_ms: int) -> bool:
         """Drop what waits and let what runs end within a bound; False if something still runs."""
@@ -223,5 +224,5 @@ class Scheduler:
             self._settled.notify_all()
 
     def _is_held(self) -> bool:
-        until_ms = self._held_until_ms
+        until_ms = self._paused_until_ms
         return until_ms is not None and self.clock.monotonic_ms() < until_ms
