@@ -8,7 +8,7 @@ from typing import Any
 
 from headrace.client.errors import RecordTooLarge
 from headrace.client.message import Message
-from headrace.handlers.execution import Also
+from headrace.handlers.execution import InTransaction
 from headrace.handlers.failures import Failures
 from headrace.handlers.policies import Again, Retry
 from headrace.handlers.retries import RetryJob
@@ -117,14 +117,14 @@ class Process:
         self.job = RetryJob(spec.name, store, self.failures, clock, self.execute)
         self.failures.assigned(TOPIC, [0])
 
-    def execute_apart(self, message: Message, also: Also | None = None) -> None:
+    def execute_apart(self, message: Message, also: InTransaction | None = None) -> None:
         """Run a handler that has no transaction; what else there is has one of its own."""
         self.handle(message)
         if also is not None:
             with self.store.begin() as tx:
                 also(tx)
 
-    def execute_in_one(self, message: Message, also: Also | None = None) -> None:
+    def execute_in_one(self, message: Message, also: InTransaction | None = None) -> None:
         """Run the handler in one transaction with its inbox row, as the layer does."""
         with self.store.begin() as tx:
             if self.store.inbox.claim(tx, self.spec.name, [message.id], tx.now_ms):

@@ -10,7 +10,7 @@ from tests.handlers.failing import TOPIC, Crash, Process, Topics, message, spec_
 from headrace.client.message import Message
 from headrace.errors import HandlerError
 from headrace.handlers.dead_letters import LATE_MS
-from headrace.handlers.execution import Also
+from headrace.handlers.execution import InTransaction
 from headrace.handlers.failures import check_policy
 from headrace.handlers.policies import Backoff, Resend, Retry
 from headrace.handlers.retries import LEASE_MS, REFRESH_MS
@@ -422,7 +422,7 @@ def test_a_store_that_is_unavailable_counts_as_no_attempt(
 class Late(Process):
     """A process that is overtaken between its lease and its try."""
 
-    def execute_in_one(self, message: Message, also: Also | None = None) -> None:
+    def execute_in_one(self, message: Message, also: InTransaction | None = None) -> None:
         self.store.retries.drop(MessageSelection(ids=[message.id]))
         super().execute_in_one(message, also)
 

@@ -29,7 +29,7 @@ _log = logging.getLogger("headrace.handlers")
 
 
 class Assignment:
-    """Tracks of the assigned partitions; used by the runner's thread alone."""
+    """Tracks of the assigned partitions; used by the session's thread alone."""
 
     def __init__(
         self,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 # How many messages of a chunk are done, and the error of the one after them, if any.
 Reached = tuple[int, BaseException | None]
 # Something that belongs in the transaction of the effect.
-Also = Callable[["Transaction"], None]
+InTransaction = Callable[["Transaction"], None]
 # Whether this process still has the partitions of the messages.
 IsOpen = Callable[[], bool]
 
@@ -64,7 +64,7 @@ class Execution:
         # The handler takes nothing but the payload, so no Message is made.
         self.is_plain = spec.roles == ("value",) and not (self._by_key or spec.once)
 
-    def execute_one(self, message: Message, also: Also | None = None) -> None:
+    def execute_one(self, message: Message, also: InTransaction | None = None) -> None:
         """Run the handler on one message, with its inbox row and `also` in its transaction.
 
         For a handler without a transaction, `also` runs after it in one of its own. Raises what
@@ -130,7 +130,7 @@ class Execution:
     def run_messages(
         self,
         messages: Sequence[Message],
-        also: Also | None = None,
+        also: InTransaction | None = None,
         positions: Positions | None = None,
     ) -> None:
         """Run messages in one transaction (if the handler has one); all or none has an effect."""
@@ -152,15 +152,15 @@ class Execution:
             return None
         return self._decode(message.key if self._by_key else message.value)
 
-    def call_all(self, messages: Sequence[Message], values: Sequence[Any], third: Any) -> None:
-        """Call the function for each message, or once for a batch; `third` is its tx or output."""
+    def call_all(self, messages: Sequence[Message], values: Sequence[Any], scope: Any) -> None:
+        """Call the function for each message, or once for a batch; `scope` is its tx or output."""
         call = self._call
         if self.spec.batch:
             if messages:
-                call(list(values), list(messages), third)
+                call(list(values), list(messages), scope)
             return
         for value, message in zip(values, messages, strict=True):
-            call(value, message, third)
+            call(value, message, scope)
 
     def confirm(self, messages: Sequence[Message]) -> None:
         """Confirm the messages whose sender asked for it."""
@@ -175,7 +175,7 @@ class Execution:
         self,
         messages: Sequence[Message],
         values: Sequence[Any],
-        also: Also | None,
+        also: InTransaction | None,
         positions: Positions,
     ) -> None:
         """Run what is not saved yet: a COMMIT whose answer was lost may have succeeded."""
@@ -201,7 +201,7 @@ class Execution:
         self,
         messages: Sequence[Message],
         values: Sequence[Any],
-        also: Also | None,
+        also: InTransaction | None,
         positions: Positions | None,
     ) -> None:
         name = self.spec.name
@@ -257,15 +257,15 @@ def _caller(spec: HandlerSpec, context: AppContext) -> Callable[[Any, Any, Any],
     function = spec.function
     if spec.is_async:
         run = context.loop.run
-        return lambda value, message, third: run(function(*arguments(spec, value, message, third)))
+        return lambda value, message, scope: run(function(*arguments(spec, value, message, scope)))
     if spec.roles == ("value",):
-        return lambda value, _message, _third: function(value)
+        return lambda value, _message, _scope: function(value)
     if spec.roles == ("value", "tx"):
-        return lambda value, _message, third: function(value, third)
-    return lambda value, message, third: function(*arguments(spec, value, message, third))
+        return lambda value, _message, scope: function(value, scope)
+    return lambda value, message, scope: function(*arguments(spec, value, message, scope))
 
 
-def arguments(spec: HandlerSpec, value: Any, message: Any, third: Any) -> list[Any]:
+def arguments(spec: HandlerSpec, value: Any, message: Any, scope: Any) -> list[Any]:
     """The arguments in the order of the handler's parameters."""
-    by_role = {"value": value, "message": message, "tx": third, "out": third}
+    by_role = {"value": value, "message": message, "tx": scope, "out": scope}
     return [by_role[role] for role in spec.roles]

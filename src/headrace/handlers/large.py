@@ -28,7 +28,7 @@ _log = logging.getLogger("headrace.large")
 
 
 class LargeMessages:
-    """The large messages of one session; used by the runner's thread alone.
+    """The large messages of one session; used by the session's thread alone.
 
     It puts whole messages in the place of their records, and holds back commits while a message
     is incomplete. `settings` are those of the handler's own consumer.

@@ -59,7 +59,7 @@ class KafkaTransactions:
     """
 
     def __init__(self, execution: Execution, context: AppContext) -> None:
-        # Set by the polling thread: while it polls, the client admits no other.
+        # Set by the session's thread: while it polls, the client admits no other.
         self.generation: Any = None
         self._execution = execution
         self._context = context

@@ -6,7 +6,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from headrace.errors import Unavailable
-from headrace.handlers.execution import Also, Execution
+from headrace.handlers.execution import Execution, InTransaction
 from headrace.handlers.failures import Failures, is_outage
 from headrace.handlers.session import Session
 
@@ -69,13 +69,13 @@ class Runner:
         """How many partitions it has now."""
         return 0 if self._session is None else len(self._session.assignment.tracks)
 
-    def execute_one(self, message: Message, also: Also) -> None:
+    def execute_one(self, message: Message, also: InTransaction) -> None:
         """Run a message of the retry table, with the transactions of the current session."""
         session = self._session
         self.execute_with(None if session is None else session.transactions, message, also)
 
     def execute_with(
-        self, transactions: KafkaTransactions | None, message: Message, also: Also
+        self, transactions: KafkaTransactions | None, message: Message, also: InTransaction
     ) -> None:
         """Run a message of the retry table; only once="transaction" needs `transactions`."""
         message = self._context.large_rows.from_row(message)
