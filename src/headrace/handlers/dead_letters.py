@@ -126,7 +126,6 @@ class DeadLetters:
         attempts: int,
         parked: ParkedMessage | None,
     ) -> None:
-        from headrace.store import Fenced
         from headrace.store.dead_letters import NEW, Letter
 
         letter = Letter(
@@ -140,8 +139,8 @@ class DeadLetters:
             0,
         )
         with store.begin() as tx:
-            if parked is not None and not store.retries.remove(tx, parked):
-                raise Fenced(f"{message.source} has been taken over by another process")
+            if parked is not None:
+                check_lease(store.retries.remove(tx, parked), message)
             if self._spec.dead_letters:
                 store.dead_letters.put(tx, letter)
         # While the topic is unavailable, not every letter waits for it.
@@ -240,8 +239,22 @@ def replay(
 
 
 def _send_back(producer: Producer, message: Message) -> Callable[[], object]:
-    headers = [*without_ours(message.headers), (ID_HEADER, message.id.encode("utf-8", "replace"))]
+    headers = resend_headers(message)
     return producer.send(message.topic, message.body, key=message.key, headers=headers).result
+
+
+def resend_headers(message: Message) -> list[tuple[str, bytes | None]]:
+    """The headers of a message that is sent to its own topic again: its sender's, and its id."""
+    return [*without_ours(message.headers), (ID_HEADER, message.id.encode("utf-8", "replace"))]
+
+
+def check_lease(is_ours: bool, message: Message) -> None:
+    """Fenced if the row of a parked message was not ours any more; its transaction is undone."""
+    # Imported late: a handler without a store needs no database library.
+    from headrace.store import Fenced
+
+    if not is_ours:
+        raise Fenced(f"{message.source} has been taken over by another process")
 
 
 def unchanged(message: Message) -> Message:

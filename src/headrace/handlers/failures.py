@@ -6,11 +6,11 @@ import random
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from headrace.client.dead_letters import RESENT_HEADER, without_ours
-from headrace.client.message import ID_HEADER, Message
+from headrace.client.dead_letters import RESENT_HEADER
+from headrace.client.message import Message
 from headrace.client.produce_errors import is_permanent
 from headrace.errors import HandlerError, Unavailable
-from headrace.handlers.dead_letters import DeadLetters, unchanged
+from headrace.handlers.dead_letters import DeadLetters, check_lease, resend_headers, unchanged
 from headrace.handlers.parked_lanes import LaneKey, ParkedLanes
 from headrace.handlers.policies import (
     NO_RETRY,
@@ -87,8 +87,6 @@ class Failures:
     def failed_again(self, parked: ParkedMessage, error: BaseException) -> None:
         """Put away a message of the retry table that failed again; Fenced if it has a new owner."""
         assert self._store is not None
-        from headrace.store import Fenced
-
         attempts = parked.attempts + 1
         step = self.step(error, attempts)
         failure = describe(error, self._spec.name)
@@ -104,8 +102,7 @@ class Failures:
             else:
                 next_ms = self._clock.now_ms() + step.delay_ms
                 is_ours = self._store.retries.postpone(tx, parked, failure, next_ms)
-            if not is_ours:
-                raise Fenced(f"{parked.message.source} has been taken over by another process")
+            check_lease(is_ours, parked.message)
 
     def assigned(self, topic: str, partitions: Iterable[int]) -> None:
         """Learn what is parked or dead in newly assigned partitions, before anything runs."""
@@ -172,11 +169,7 @@ class Failures:
 
     def _send_again(self, message: Message, attempts: int) -> bool:
         """Send it to its own topic; False if that refuses it for good, as when it is too large."""
-        headers = [
-            *without_ours(message.headers),
-            (ID_HEADER, message.id.encode("utf-8", "replace")),
-            (RESENT_HEADER, str(attempts).encode()),
-        ]
+        headers = [*resend_headers(message), (RESENT_HEADER, str(attempts).encode())]
         try:
             self._producer.send_and_wait(
                 message.topic, message.body, key=message.key, headers=headers

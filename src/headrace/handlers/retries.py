@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from headrace.errors import Unavailable
+from headrace.handlers.dead_letters import check_lease
 from headrace.store.errors import Fenced, StoreUnavailable
 from headrace.store.leases import owner_name
 
@@ -108,8 +109,7 @@ class RetryJob:
 
         def remove(tx: Transaction) -> None:
             nonlocal is_removed
-            if not self._store.retries.remove(tx, parked):
-                raise Fenced(f"{parked.message.source} has been taken over by another process")
+            check_lease(self._store.retries.remove(tx, parked), parked.message)
             is_removed = True
 
         try:
