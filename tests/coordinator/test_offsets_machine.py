@@ -128,13 +128,13 @@ class OffsetHistory(RuleBasedStateMachine):
         assert error is (ErrorCode.NONE if known else ErrorCode.GROUP_ID_NOT_FOUND)
         self.carry_out(Result(records=records))
         assert group not in self.coordinator.groups
-        assert not self.coordinator.offsets.places(group)
+        assert not self.coordinator.offsets.partitions(group)
 
     @rule(topic=topics)
     def delete_topic(self, topic: str) -> None:
         self.carry_out(Result(records=list(self.coordinator.commits.forget_topic(topic))))
         for group in GROUPS:
-            assert all(name != topic for name, _ in self.coordinator.offsets.places(group))
+            assert all(name != topic for name, _ in self.coordinator.offsets.partitions(group))
 
     @rule()
     def crash(self) -> None:

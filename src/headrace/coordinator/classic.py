@@ -199,7 +199,7 @@ class ClassicGroups:
             # the old one does.
             leads = group.leader == old_id
             assignments = {member.member_id: member.assignment for member in others}
-            generation = group.shares(assignments, call.now.wall_ms, others)
+            generation = group.with_assignments(assignments, call.now.wall_ms, others)
             if leads:
                 generation = generation._replace(leader=new_id)
             group.arriving[new_id] = new
@@ -238,24 +238,26 @@ class ClassicGroups:
         self._rebalances.synced(group, member_id, out)
         if group.state is State.STABLE:
             member = group.members[member_id]
-            return out.reply(call.token, share(group, member.assignment))
+            return out.reply(call.token, assignment_response(group, member.assignment))
         replaced = group.syncs.get(member_id)
         if replaced is not None:
             refusal = SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
             out.reply(replaced, refusal)
         group.syncs[member_id] = call.token
         if member_id == group.leader:
-            self._share_out(group, request, call.now, out)
+            self._store_assignments(group, request, call.now, out)
         return out
 
-    def _share_out(self, group: Group, request: SyncGroupRequest, now: Now, out: Result) -> None:
+    def _store_assignments(
+        self, group: Group, request: SyncGroupRequest, now: Now, out: Result
+    ) -> None:
         assignments = {given.member_id: given.assignment for given in request.assignments}
-        generation = group.shares(assignments, now.wall_ms, group.members.values())
+        generation = group.with_assignments(assignments, now.wall_ms, group.members.values())
         out.records.append(GroupChange(group.group_id, generation))
         for stored in generation.members:
             token = group.syncs.pop(stored.member_id, None)
             if token is not None:
-                out.reply(token, share(group, stored.assignment))
+                out.reply(token, assignment_response(group, stored.assignment))
                 member = group.members[stored.member_id]
                 self._rebalances.touch(group, member, member.session_timeout_ms, now, out)
 
@@ -363,8 +365,8 @@ def member_of(request: JoinGroupRequest, member_id: str, call: Call) -> Member:
     )
 
 
-def share(group: Group, assignment: bytes) -> SyncGroupResponse:
-    """A member's assignment in the current generation."""
+def assignment_response(group: Group, assignment: bytes) -> SyncGroupResponse:
+    """The response with a member's assignment in the current generation."""
     return SyncGroupResponse(
         protocol_type=group.protocol_type, protocol_name=group.protocol, assignment=assignment
     )

@@ -210,8 +210,8 @@ class Commits:
         """
         return [
             OffsetChange(group_id, name, partition, None)
-            for group_id in sorted(self._offsets.holders())
-            for name, partition in sorted(self._offsets.places(group_id))
+            for group_id in sorted(self._offsets.groups_with_offsets())
+            for name, partition in sorted(self._offsets.partitions(group_id))
             if name == topic
         ]
 

@@ -151,7 +151,7 @@ class GroupCoordinator:
         # Pending offsets of open transactions go too, or their commit would bring the group back.
         records: list[Change] = [
             OffsetChange(group_id, topic, partition, None)
-            for topic, partition in sorted(self.offsets.places(group_id))
+            for topic, partition in sorted(self.offsets.partitions(group_id))
         ]
         records.append(GroupChange(group_id, None))
         return ErrorCode.NONE, records

@@ -190,7 +190,7 @@ class Group:
         self.subscribed = self._subscriptions()
         self.is_initial = False
 
-    def shares(
+    def with_assignments(
         self, assignments: dict[str, bytes], state_timestamp_ms: int, members: Iterable[Member]
     ) -> Generation:
         """The current generation with these assignments, to be stored."""

@@ -50,17 +50,19 @@ class Offsets:
             group_id, topic, partition
         )
 
-    def places(self, group_id: str) -> set[tuple[str, int]]:
+    def partitions(self, group_id: str) -> set[tuple[str, int]]:
         """Every topic and partition with a committed or pending offset of a group."""
-        placed = {
+        partitions = {
             (topic, partition)
             for topic, commits in self.of_group(group_id).items()
             for partition in commits
         }
-        placed.update((topic, index) for group, topic, index in self._pending if group == group_id)
-        return placed
+        partitions.update(
+            (topic, index) for group, topic, index in self._pending if group == group_id
+        )
+        return partitions
 
-    def holders(self) -> set[str]:
+    def groups_with_offsets(self) -> set[str]:
         """The groups with committed or pending offsets."""
         return {*self.groups(), *(group_id for group_id, _, _ in self._pending)}
 
