@@ -2,8 +2,9 @@
 
 `kinds` parses text, `validators` checks a value, `settings` holds rows and layers of values.
 `topic_rows` and `broker_rows` (made of `node_rows`, `network_rows`, `log_rows`, `group_rows` and
-`transaction_rows`) are the tables; `listeners` and `topics` interpret them. `changes` applies an
-admin request, `environment` reads environment variables, and `reference` writes docs/settings.md.
+`transaction_rows`) are the tables; `listeners` and `topic_overrides` interpret them. `changes`
+applies an admin request, `environment` reads environment variables, and `reference` writes
+docs/settings.md.
 """
 
 from headrace.config.broker_rows import BROKER_ROWS
@@ -11,8 +12,8 @@ from headrace.config.kinds import Kind, Value
 from headrace.config.listeners import Endpoint, advertised_listeners, listeners
 from headrace.config.node_rows import log_dirs, metadata_dir, node_id
 from headrace.config.settings import ConfigError, Rows, Scope, Setting, Settings, Source
+from headrace.config.topic_overrides import Synonym, topic_settings, topic_synonyms
 from headrace.config.topic_rows import TOPIC_ROWS
-from headrace.config.topics import Synonym, topic_settings, topic_synonyms
 
 __all__ = [
     "BROKER_ROWS",
