@@ -1,1 +1,4 @@
-"""What the platform reports about itself: `alarms.py` rings alarms. Every room may use it."""
+"""What the platform reports about itself; every room may use it.
+
+`alarms.py` rings alarms, and `http_server.py` serves metrics and confirmations over HTTP.
+"""
