@@ -12,6 +12,7 @@ from typing import TypeAlias, cast
 
 from headrace.config.kinds import Kind, Value, parse, text_of
 from headrace.config.validators import Validator
+from headrace.errors import HeadraceError
 
 # The typed accessors of Settings are named after these types, so the class body needs aliases.
 _Int: TypeAlias = builtins.int
@@ -21,7 +22,7 @@ _Str: TypeAlias = builtins.str
 _StrList: TypeAlias = builtins.list[builtins.str]
 
 
-class ConfigError(ValueError):
+class ConfigError(HeadraceError, ValueError):
     """A setting that is unknown or has an invalid value, with the reason and the nearest name."""
 
     def __init__(self, name: str, reason: str, nearest: str | None = None) -> None:
