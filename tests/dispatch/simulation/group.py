@@ -105,16 +105,16 @@ class Group:
             return
         if self.members.get(name) is not member:
             return
-        if waited_ms >= SESSION_MS:
-            self.leave(name)
-        elif not member.is_alive or member.is_frozen:
-            self.world.after(50, self._ask_to_join, member, waited_ms + 50)
-        else:
+        if member.is_alive and not member.is_frozen:
             for partition, owner in sorted(self.owners.items()):
                 if owner == name and (self.is_eager or self._plan.get(partition) != name):
                     member.revoke(partition)
                     del self.owners[partition]
             self._joined(name)
+        elif waited_ms < SESSION_MS:
+            self.world.after(50, self._ask_to_join, member, waited_ms + 50)
+        else:
+            self.leave(name)
 
     def _joined(self, name: str) -> None:
         if self._awaited is None:

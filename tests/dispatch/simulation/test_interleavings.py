@@ -85,3 +85,17 @@ class Interleavings(RuleBasedStateMachine):
 
 TestInterleavings = Interleavings.TestCase
 TestInterleavings.settings = settings(max_examples=150, stateful_step_count=60, deadline=None)
+
+
+def test_a_node_that_wakes_at_the_end_of_its_session_stays_in_the_group() -> None:
+    found = Interleavings()
+    found.begin(seed=0, nodes=1)
+    found.grow()
+    found.grow()
+    found.let_time_pass(ms=23)
+    found.freeze()
+    found.rebalance()
+    found.let_time_pass(ms=301)
+    found.null()
+    found.carry_one(which=1)
+    found.teardown()
