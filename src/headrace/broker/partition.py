@@ -148,7 +148,7 @@ class Partition:
         A producer with acks=1 has its response before the sync; when it then asks for the end, its
         own record must be there. Raises KafkaError if the disk fails or takes too long.
         """
-        if self.log.high_watermark < self.log.end_offset:
+        if self.has_unsynced:
             waiting = DurableWaiting(self, self.log.end_offset)
             self._node.produce_purgatory.park(waiting, (self,), DURABLE_TIMEOUT_MS)
             self.sync()

@@ -56,6 +56,8 @@ def _start_syncs(node: Node, request: ListOffsetsRequest) -> None:
     """Start the syncs that the partitions will wait for, so that they run concurrently."""
     for topic in request.topics:
         for wanted in topic.partitions:
+            if wanted.timestamp in FIRST:
+                continue
             partition = node.partitions.get(topic.name, wanted.partition_index)
             if partition is not None and partition.has_unsynced:
                 partition.sync()
