@@ -232,6 +232,18 @@ def test_a_member_whose_first_commit_failed_begins_where_it_was() -> None:
     assert [it.offset for it in (*first, *again, *noted)] == [3, 3, 3]
 
 
+def test_a_group_whose_commits_were_deleted_is_new_and_replays_nothing() -> None:
+    world = World(0, EARLIEST)
+    world.logs = [[1, 2, 3]]
+    world._is_calm = True
+    member = Member(world, EARLIEST)
+    member.group_start.find([(TOPIC, 0)])
+    member.group_start.began([TOPIC])
+    world.logs[0] += [4, 5]
+    found, _ = member.group_start.find([(TOPIC, 0)])
+    assert [it.offset for it in found] == [5]
+
+
 def test_a_mark_with_many_partitions_goes_without_the_ends() -> None:
     large = GroupMark(1000, 500, tuple(range(10**9, 10**9 + 500)))
     assert find_mark([str(large)]) == GroupMark(1000, 500)

@@ -291,10 +291,13 @@ class Assignment:
         """Commit where the group starts; if that fails, the next member to get them does it."""
         if not new:
             return
+        assert self._group_start is not None
         try:
             self._commits.sync(new)
         except CommitFailed as problem:
             _log.warning("%s", problem)
+        else:
+            self._group_start.began({it.topic for it in new})
 
 
 def _unready_pause_s(problem: Exception) -> float | None:

@@ -141,6 +141,7 @@ class GroupStart:
         for topic, committed in by_topic.items():
             are_all_committed = all(it.offset >= 0 for it in committed)
             if topic in self.marks and are_all_committed:
+                self.began([topic])
                 begun += [LibraryPartition(topic, it.partition, it.offset) for it in committed]
                 continue
             numbers = [it.partition for it in committed]
@@ -149,6 +150,14 @@ class GroupStart:
                 if is_new:
                     new.append(LibraryPartition(topic, number, offset, self.marks[topic]))
         return begun, new
+
+    def began(self, topics: Iterable[str]) -> None:
+        """The group has commits in these topics, so when this member began counts no more.
+
+        Should the commits be deleted one day, the group is new there once again.
+        """
+        for topic in topics:
+            self._own_marks.pop(topic, None)
 
     def _begin(
         self, topic: str, numbers: list[int], are_all_committed: bool
@@ -159,6 +168,8 @@ class GroupStart:
         own = self._own_mark(topic, count, numbers, needs_ends=not are_all_committed)
         found = self._offsets.committed((topic, number) for number in range(count))
         committed = {it.partition: it.offset for it in found if it.offset >= 0}
+        if committed:
+            self.began([topic])
         mark = find_mark(it.metadata for it in found)
         rules = {number: decide(number, committed, mark) for number in numbers}
         if StartRule.START in rules.values() and not self._is_start_given:
@@ -180,9 +191,9 @@ class GroupStart:
         self, topic: str, count: int, numbers: list[int], *, needs_ends: bool
     ) -> GroupMark:
         """When this member began in a topic, kept in case its first commit fails."""
-        own = self._own_marks.get(topic)
-        if own is None and not needs_ends:
+        if not needs_ends:
             return GroupMark(self._now_ms(), count)
+        own = self._own_marks.get(topic)
         if own is None:
             began_ms = self._now_ms()
             ends: dict[TopicPartition, int] = {}
